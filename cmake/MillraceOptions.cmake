@@ -1,0 +1,28 @@
+# Language level, warnings, sanitizers. One place, so that every target is built alike.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers for every target: address,undefined or thread")
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+# Sums must not depend on what a compiler chooses to contract: an fma is written where an fma is meant.
+add_compile_options(-ffp-contract=off)
+
+if(MILLRACE_SANITIZE)
+  add_compile_options(-fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${MILLRACE_SANITIZE})
+  # g++ 12 reports false positives inside instrumented standard containers.
+  add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict)
+endif()
+
+find_program(MILLRACE_CCACHE ccache)
+if(MILLRACE_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${MILLRACE_CCACHE})
+endif()
+find_program(MILLRACE_MOLD mold)
+if(MILLRACE_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()

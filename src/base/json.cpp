@@ -1,0 +1,115 @@
+#include "base/json.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/basic_parser_impl.hpp>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "base/file.h"
+
+namespace millrace {
+namespace {
+
+// Walks the events of one document and remembers the keys of each open object, since Boost.JSON's
+// own value builder silently keeps the last of two equal keys.
+class DuplicateKeyFinder {
+ public:
+  static constexpr size_t max_object_size = size_t(-1);
+  static constexpr size_t max_array_size = size_t(-1);
+  static constexpr size_t max_key_size = size_t(-1);
+  static constexpr size_t max_string_size = size_t(-1);
+
+  using error_code = boost::system::error_code;
+  using string_view = json::string_view;
+
+  const std::string& duplicate() const { return duplicate_; }
+
+  bool on_document_begin(error_code&) { return true; }
+  bool on_document_end(error_code&) { return true; }
+  bool on_object_begin(error_code&) {
+    keys_.emplace_back();
+    return true;
+  }
+  bool on_object_end(size_t, error_code&) {
+    keys_.pop_back();
+    return true;
+  }
+  bool on_array_begin(error_code&) { return true; }
+  bool on_array_end(size_t, error_code&) { return true; }
+  bool on_key_part(string_view part, size_t, error_code&) {
+    key_.append(part.data(), part.size());
+    return true;
+  }
+  bool on_key(string_view part, size_t, error_code& ec) {
+    key_.append(part.data(), part.size());
+    std::string key = std::exchange(key_, {});
+    if (keys_.back().insert(key).second) return true;
+    duplicate_ = std::move(key);
+    ec = make_error_code(boost::system::errc::invalid_argument);
+    return false;
+  }
+  bool on_string_part(string_view, size_t, error_code&) { return true; }
+  bool on_string(string_view, size_t, error_code&) { return true; }
+  bool on_number_part(string_view, error_code&) { return true; }
+  bool on_int64(int64_t, string_view, error_code&) { return true; }
+  bool on_uint64(uint64_t, string_view, error_code&) { return true; }
+  bool on_double(double, string_view, error_code&) { return true; }
+  bool on_bool(bool, error_code&) { return true; }
+  bool on_null(error_code&) { return true; }
+  bool on_comment_part(string_view, error_code&) { return true; }
+  bool on_comment(string_view, error_code&) { return true; }
+
+ private:
+  std::vector<std::unordered_set<std::string>> keys_;
+  std::string key_;
+  std::string duplicate_;
+};
+
+json::parse_options options_for(const JsonLimits& limits) {
+  json::parse_options options;
+  options.max_depth = limits.depth_max;
+  return options;
+}
+
+// REQUIRES: `text` is a well-formed document, so that the only possible error is a duplicate.
+Result<void> refuse_duplicate_keys(std::string_view text, const JsonLimits& limits) {
+  json::basic_parser<DuplicateKeyFinder> parser(options_for(limits));
+  boost::system::error_code ec;
+  parser.write_some(false, text.data(), text.size(), ec);
+  const std::string& key = parser.handler().duplicate();
+  if (!ec) return {};
+  return invalid_argument(fmt::format("the key \"{}\" stands twice in one object", key.substr(0, 200)));
+}
+
+}  // namespace
+
+Result<json::value> parse_json(std::string_view text, const JsonLimits& limits) {
+  json::parser parser({}, options_for(limits));
+  boost::system::error_code ec;
+  const size_t parsed = parser.write_some(text.data(), text.size(), ec);
+  if (ec) {
+    return invalid_argument(fmt::format("not valid JSON at byte {}: {}", parsed, ec.message()));
+  }
+  for (const char c : text.substr(parsed)) {
+    if (c != ' ' && c != '\t' && c != '\n' && c != '\r') {
+      return invalid_argument(fmt::format("not valid JSON at byte {}: extra text", parsed));
+    }
+  }
+  if (!limits.allow_duplicate_keys) {
+    Result<void> unique = refuse_duplicate_keys(text, limits);
+    if (!unique) return unique.error();
+  }
+  return parser.release();
+}
+
+Result<json::value> read_json_file(const std::string& path, const JsonLimits& limits) {
+  Result<std::string> text = read_file(path);
+  if (!text) return text.error();
+  Result<json::value> value = parse_json(*text, limits);
+  if (!value) return invalid_argument(path + ": " + value.error().message, path);
+  return value;
+}
+
+}  // namespace millrace

@@ -1,0 +1,86 @@
+#include "base/thread_pool.h"
+
+#include <immintrin.h>
+#include <sched.h>
+
+#include "base/check.h"
+
+namespace millrace {
+namespace {
+
+// About two microseconds of `pause` before a waiter sleeps: longer than the gap between two phases
+// of one step, short enough to be harmless when the machine has more runnable threads than cores.
+constexpr int kSpinsBeforeSleep = 100;
+
+// Returns once `value` differs from `old`.
+void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) {
+  for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    _mm_pause();
+  }
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+}
+
+struct Part {
+  size_t begin;
+  size_t end;
+};
+
+Part part_of(size_t size, size_t index, size_t num_parts) {
+  return {size * index / num_parts, size * (index + 1) / num_parts};
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(size_t num_threads) {
+  CHECK(num_threads >= 1, "a thread pool counts its caller");
+  workers_.reserve(num_threads - 1);
+  for (size_t index = 1; index < num_threads; ++index) {
+    workers_.emplace_back([this, index] { work(index); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_ = true;
+  phase_.fetch_add(1, std::memory_order_release);
+  phase_.notify_all();
+}
+
+void ThreadPool::parallel_for(size_t size, RangeFunction function) {
+  if (size == 0) return;
+  if (workers_.empty() || size == 1) return function(0, size);
+
+  function_ = &function;
+  size_ = size;
+  num_running_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+  phase_.fetch_add(1, std::memory_order_release);
+  phase_.notify_all();
+
+  const Part part = part_of(size, 0, num_threads());
+  if (part.begin < part.end) function(part.begin, part.end);
+  for (uint32_t running = num_running_.load(std::memory_order_acquire); running != 0;
+       running = num_running_.load(std::memory_order_acquire)) {
+    wait_while_equal(num_running_, running);
+  }
+}
+
+void ThreadPool::work(size_t index) {
+  uint32_t phase = 0;
+  for (;;) {
+    wait_while_equal(phase_, phase);
+    ++phase;
+    if (stopping_) return;
+    const Part part = part_of(size_, index, num_threads());
+    if (part.begin < part.end) (*function_)(part.begin, part.end);
+    if (num_running_.fetch_sub(1, std::memory_order_release) == 1) num_running_.notify_one();
+  }
+}
+
+size_t num_available_cpus() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  const int count = CPU_COUNT(&set);
+  return count > 0 ? static_cast<size_t>(count) : 1;
+}
+
+}  // namespace millrace

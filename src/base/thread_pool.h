@@ -1,0 +1,61 @@
+// The compute threads: one fixed team that runs a function over parts of a range, phase by phase.
+// Owned by the program's main or by the engine; parallel_for is called by one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace millrace {
+
+// A borrowed callable `void(size_t begin, size_t end)`: two words, no allocation.
+class RangeFunction {
+ public:
+  template <class F>
+  RangeFunction(const F& function)
+      : object_(&function), call_([](const void* object, size_t begin, size_t end) {
+          (*static_cast<const F*>(object))(begin, end);
+        }) {}
+  void operator()(size_t begin, size_t end) const { call_(object_, begin, end); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, size_t, size_t);
+};
+
+class ThreadPool {
+ public:
+  // `num_threads` counts the calling thread, which takes part: 1 starts no thread at all.
+  explicit ThreadPool(size_t num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  size_t num_threads() const { return workers_.size() + 1; }
+
+  // Splits [0, size) into one contiguous part per thread, the same for every call of that size, so
+  // that a core always reads its own share of the weights. Returns when all parts are done.
+  // `function` must not throw and must not call parallel_for.
+  void parallel_for(size_t size, RangeFunction function);
+
+ private:
+  void work(size_t index);
+
+  // Guarded by the release store of phase_ and the acquire loads of the workers.
+  const RangeFunction* function_ = nullptr;
+  size_t size_ = 0;
+  bool stopping_ = false;
+
+  alignas(64) std::atomic<uint32_t> phase_{0};
+  alignas(64) std::atomic<uint32_t> num_running_{0};
+
+  std::vector<std::jthread> workers_;  // last: joined before the fields above go
+};
+
+// The number of CPUs this process may run on.
+size_t num_available_cpus();
+
+}  // namespace millrace

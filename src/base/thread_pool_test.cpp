@@ -1,0 +1,50 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <ctime>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+TEST(ThreadPool, CoversEachIndexOnce) {
+  for (const size_t num_threads : {1UL, 2UL, 3UL, 8UL}) {
+    ThreadPool pool(num_threads);
+    for (const size_t size : {0UL, 1UL, 2UL, 7UL, 8UL, 1000UL}) {
+      std::vector<int> hits(size, 0);
+      pool.parallel_for(size, [&](size_t begin, size_t end) {
+        for (size_t i = begin; i < end; ++i) ++hits[i];
+      });
+      EXPECT_EQ(hits, std::vector<int>(size, 1)) << num_threads << " threads, size " << size;
+    }
+  }
+}
+
+TEST(ThreadPool, FinishesEachPhaseBeforeTheNext) {
+  ThreadPool pool(4);
+  std::vector<uint64_t> values(64, 1);
+  for (int phase = 0; phase < 5000; ++phase) {
+    pool.parallel_for(values.size(), [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) values[i] = values[i] * 3 + 1;
+    });
+    pool.parallel_for(values.size(), [&](size_t begin, size_t end) {
+      // Each part reads what another thread wrote in the phase before.
+      for (size_t i = begin; i < end; ++i) EXPECT_EQ(values[i], values[values.size() - 1 - i]);
+    });
+  }
+}
+
+TEST(ThreadPool, UsesNoCpuWhenIdle) {
+  ThreadPool pool(4);
+  pool.parallel_for(4, [](size_t, size_t) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const double cpu_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(cpu_seconds, 0.05);
+}
+
+}  // namespace
+}  // namespace millrace

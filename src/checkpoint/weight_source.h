@@ -1,0 +1,43 @@
+// Where weights come from: one seam for safetensors, GGUF and dummy weights.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace millrace {
+
+// How a tensor lies in its file.
+enum class StorageType { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1 };
+
+struct TensorInfo {
+  std::string name;            // Hugging Face's name, also for GGUF files
+  StorageType storage = StorageType::kF32;
+  std::vector<int64_t> shape;  // outermost first: [out, in] for a matrix
+};
+
+// Tensors by Hugging Face's names, read as float32 rows. Reading is const and thread-safe.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+
+  virtual std::span<const TensorInfo> tensors() const = 0;
+
+  // nullptr when there is none of that name.
+  virtual const TensorInfo* find(std::string_view name) const = 0;
+
+  // Writes rows [row_begin, row_begin + num_rows) of a tensor as float32, exactly as stored or
+  // dequantized. A row is all but the first dimension; a vector is one row.
+  // `out`: [num_rows, row length]. REQUIRES: the tensor exists and the rows are within it.
+  virtual void read_rows(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
+  ) const = 0;
+};
+
+}  // namespace millrace

@@ -1,0 +1,31 @@
+// What the engine asks of a model: one forward pass over a batch. The seam where the CPU model, the
+// CUDA model and the simulated models of tests meet. Called by the engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "model/forward_batch.h"
+
+namespace millrace {
+
+class ModelRunner {
+ public:
+  virtual ~ModelRunner() = default;
+
+  virtual int64_t vocab_size() const = 0;
+
+  // Longest sequence the model was made for.
+  virtual int64_t max_model_len() const = 0;
+
+  virtual int32_t block_size() const = 0;  // token slots of a KV block
+  virtual int32_t num_blocks() const = 0;  // KV blocks that exist
+
+  // Runs every token of `batch`, writes their K and V into their slots, and returns the logits of
+  // batch.logit_rows, in that order: [num_logits, vocab_size] float32, valid until the next call.
+  // Logits of a token depend on its sequence alone, never on its neighbours or on the chunking.
+  virtual std::span<const float> forward(const ForwardBatch& batch) = 0;
+};
+
+}  // namespace millrace

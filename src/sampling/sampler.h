@@ -1,0 +1,55 @@
+// Chooses the next token of one sequence from its logits. Pure: the same input gives the same token
+// whatever ran before or beside it, so a preempted and recomputed sequence goes on unchanged.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/id.h"
+#include "sampling/sampling_params.h"
+
+namespace millrace {
+
+struct TokenLogprob {
+  TokenId id = 0;
+  float logprob = 0.0F;
+
+  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
+struct SampledToken {
+  TokenId id = 0;
+  // Empty unless asked for. The chosen token first, then the most likely others, best first.
+  // Natural logarithms under the model's own distribution, before penalties and temperature.
+  std::vector<TokenLogprob> logprobs;
+};
+
+// What the choice depends on besides the logits. All views are borrowed for the call.
+struct SamplingInput {
+  const SamplingParams& params;
+  uint64_t seed = 0;    // params.seed, or the one that the engine drew for the request
+  int32_t choice = 0;   // 0 .. n - 1, so that the n sequences of a request differ
+  std::span<const TokenId> prompt;
+  std::span<const TokenId> output;         // tokens generated so far
+  std::span<const TokenId> eos_token_ids;  // the model's; held back until min_tokens
+};
+
+// `logits`: [vocab_size], as the model gave them. Order of operations as in vLLM: logprobs are
+// taken from the raw logits; then allowed ids, bad words, min_tokens, logit_bias, penalties,
+// temperature, min_p, top_k, top_p; then the draw. Greedy ties go to the lowest id.
+class Sampler {
+ public:
+  SampledToken sample(std::span<const float> logits, const SamplingInput& input);
+
+  // Logprobs of a prompt token: the token itself first, then the `num_top` most likely others.
+  std::vector<TokenLogprob> logprobs(
+      std::span<const float> logits, TokenId chosen, int32_t num_top
+  );
+
+ private:
+  std::vector<float> scores_;      // scratch, [vocab_size]
+  std::vector<TokenId> candidates_;
+};
+
+}  // namespace millrace

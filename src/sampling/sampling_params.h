@@ -1,0 +1,48 @@
+// What a request asks of the choice of each next token. Field names are those of the OpenAI and
+// vLLM protocols.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/id.h"
+#include "base/result.h"
+
+namespace millrace {
+
+struct SamplingParams {
+  float temperature = 1.0F;         // 0: greedy
+  int32_t top_k = 0;                // 0 or -1: all
+  float top_p = 1.0F;
+  float min_p = 0.0F;
+  std::optional<uint64_t> seed;     // none: the engine draws one
+  float presence_penalty = 0.0F;    // over generated tokens
+  float frequency_penalty = 0.0F;   // over generated tokens
+  float repetition_penalty = 1.0F;  // over prompt and generated tokens
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  std::optional<std::vector<TokenId>> allowed_token_ids;
+  std::vector<std::vector<TokenId>> bad_words;  // token sequences that must not be completed
+
+  int32_t max_tokens = 16;
+  int32_t min_tokens = 0;           // until then no end-of-sequence or stop token is chosen
+  bool ignore_eos = false;
+  std::vector<TokenId> stop_token_ids;
+  int32_t n = 1;
+
+  std::optional<int32_t> logprobs;         // how many most likely tokens beside the chosen one
+  std::optional<int32_t> prompt_logprobs;  // the same for each prompt token
+};
+
+struct SamplingLimits {
+  int64_t vocab_size = 0;
+  int32_t n_max = 128;
+  int32_t logprobs_max = 20;
+};
+
+// Checks every range; the error's `where` is the field's name.
+Result<void> validate(const SamplingParams& params, const SamplingLimits& limits);
+
+}  // namespace millrace
