@@ -13,8 +13,8 @@ namespace millrace {
 }  // namespace millrace
 
 // A macro because it quotes the condition and its place. `message` is evaluated only on failure.
-#define CHECK(condition, message)                                                \
-  do {                                                                           \
-    if (!(condition)) [[unlikely]]                                               \
-      ::millrace::check_failed(__FILE__, __LINE__, #condition, (message));       \
+#define CHECK(condition, message)                                          \
+  do {                                                                     \
+    if (!(condition)) [[unlikely]]                                         \
+      ::millrace::check_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

@@ -81,8 +81,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   Result<OpenFile> file = open_regular(path);
   if (!file) return file.error();
   if (file->size == 0) return MappedFile(std::span<const std::byte>());
-  void* address =
-      ::mmap(nullptr, file->size, PROT_READ, MAP_PRIVATE, file->descriptor.get(), 0);
+  void* address = ::mmap(nullptr, file->size, PROT_READ, MAP_PRIVATE, file->descriptor.get(), 0);
   if (address == MAP_FAILED) return file_error(path, "map", errno);
   return MappedFile({static_cast<const std::byte*>(address), file->size});
 }

@@ -80,7 +80,9 @@ Result<void> refuse_duplicate_keys(std::string_view text, const JsonLimits& limi
   parser.write_some(false, text.data(), text.size(), ec);
   const std::string& key = parser.handler().duplicate();
   if (!ec) return {};
-  return invalid_argument(fmt::format("the key \"{}\" stands twice in one object", key.substr(0, 200)));
+  return invalid_argument(
+      fmt::format("the key \"{}\" stands twice in one object", key.substr(0, 200))
+  );
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ enum class ErrorCode {
   kResourceExhausted,  // it would need more than there is
   kDeadlineExceeded,
   kCancelled,
-  kInternal,           // a defect of ours, or of the machine
+  kInternal,  // a defect of ours, or of the machine
 };
 
 // `message` is one line without a full stop at its end: what, where, and what was expected.

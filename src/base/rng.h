@@ -30,7 +30,8 @@ class Rng {
   explicit constexpr Rng(uint64_t seed) : key_(seed) {}
   constexpr uint64_t next() { return random_bits(key_, counter_++); }
   constexpr double unit() { return random_unit(key_, counter_++); }
-  // Uniform in [0, bound); REQUIRES: bound > 0. The bias of the modulus is below 2^-32 for small bounds.
+  // Uniform in [0, bound); REQUIRES: bound > 0. The bias of the modulus is below 2^-32 for small
+  // bounds.
   constexpr uint64_t below(uint64_t bound) { return next() % bound; }
 
  private:

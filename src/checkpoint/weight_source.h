@@ -17,7 +17,7 @@ namespace millrace {
 enum class StorageType { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1 };
 
 struct TensorInfo {
-  std::string name;            // Hugging Face's name, also for GGUF files
+  std::string name;  // Hugging Face's name, also for GGUF files
   StorageType storage = StorageType::kF32;
   std::vector<int64_t> shape;  // outermost first: [out, in] for a matrix
 };

@@ -26,30 +26,49 @@ struct SampledToken {
 };
 
 // What the choice depends on besides the logits. All views are borrowed for the call.
+// REQUIRES: every token id is within the vocabulary.
 struct SamplingInput {
   const SamplingParams& params;
-  uint64_t seed = 0;    // params.seed, or the one that the engine drew for the request
-  int32_t choice = 0;   // 0 .. n - 1, so that the n sequences of a request differ
+  uint64_t seed = 0;   // params.seed, or the one that the engine drew for the request
+  int32_t choice = 0;  // 0 .. n - 1, so that the n sequences of a request differ
   std::span<const TokenId> prompt;
   std::span<const TokenId> output;         // tokens generated so far
   std::span<const TokenId> eos_token_ids;  // the model's; held back until min_tokens
 };
 
-// `logits`: [vocab_size], as the model gave them. Order of operations as in vLLM: logprobs are
-// taken from the raw logits; then allowed ids, bad words, min_tokens, logit_bias, penalties,
-// temperature, min_p, top_k, top_p; then the draw. Greedy ties go to the lowest id.
+// Holds scratch memory only. Not thread-safe; one per thread.
 class Sampler {
  public:
+  // `logits`: [vocab_size], finite or -inf, as the model gave them. Order of operations as in vLLM:
+  // logprobs are taken from the raw logits; then allowed ids, bad words, min_tokens, logit_bias,
+  // penalties, temperature, min_p, top_k, top_p; then the draw. Ties go to the lowest id. Where the
+  // constraints leave no token at all, the first eos token ends the sequence; a model without one
+  // goes on with its likeliest token.
   SampledToken sample(std::span<const float> logits, const SamplingInput& input);
 
-  // Logprobs of a prompt token: the token itself first, then the `num_top` most likely others.
+  // Logprobs at one place: `chosen` first, then the `num_top` most likely others, best first.
   std::vector<TokenLogprob> logprobs(
       std::span<const float> logits, TokenId chosen, int32_t num_top
   );
 
  private:
-  std::vector<float> scores_;      // scratch, [vocab_size]
-  std::vector<TokenId> candidates_;
+  struct Candidate {
+    TokenId id;
+    float weight;  // relative probability: 1 for the best token
+  };
+
+  TokenId draw(std::span<const float> scores, const SamplingInput& input);
+  void gather_candidates(std::span<const float> scores, const SamplingParams& params);
+  void keep_best(size_t count);
+  void keep_nucleus(double top_p);
+
+  static bool is_better(const Candidate& a, const Candidate& b) {
+    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+  }
+
+  std::vector<float> scores_;          // [vocab_size]
+  std::vector<Candidate> candidates_;  // at most [vocab_size], by id between the steps of a draw
+  std::vector<TokenId> ids_;           // [vocab_size]
 };
 
 }  // namespace millrace

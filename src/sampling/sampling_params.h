@@ -14,8 +14,8 @@
 namespace millrace {
 
 struct SamplingParams {
-  float temperature = 1.0F;         // 0: greedy
-  int32_t top_k = 0;                // 0 or -1: all
+  float temperature = 1.0F;  // 0: greedy
+  int32_t top_k = 0;         // 0 or -1: all
   float top_p = 1.0F;
   float min_p = 0.0F;
   std::optional<uint64_t> seed;     // none: the engine draws one
@@ -27,7 +27,7 @@ struct SamplingParams {
   std::vector<std::vector<TokenId>> bad_words;  // token sequences that must not be completed
 
   int32_t max_tokens = 16;
-  int32_t min_tokens = 0;           // until then no end-of-sequence or stop token is chosen
+  int32_t min_tokens = 0;  // until then no end-of-sequence or stop token is chosen
   bool ignore_eos = false;
   std::vector<TokenId> stop_token_ids;
   int32_t n = 1;

@@ -39,8 +39,7 @@ Result<Buffer> Buffer::allocate(size_t num_bytes) {
     return Error{
         ErrorCode::kResourceExhausted,
         fmt::format("cannot allocate {} bytes: {}", num_bytes, std::strerror(ENOMEM)),
-        {}
-    };
+        {}};
   }
   const auto start = reinterpret_cast<uintptr_t>(address);
   if (huge) ::madvise(address, mapped, MADV_HUGEPAGE);  // a wish: without it only speed is lost

@@ -15,7 +15,8 @@ TEST(Buffer, IsZeroedAndAligned) {
     ASSERT_TRUE(buffer);
     EXPECT_EQ(buffer->num_bytes(), num_bytes);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->bytes().data()) % 64, 0U);
-    EXPECT_TRUE(std::ranges::all_of(buffer->bytes(), [](std::byte b) { return b == std::byte{0}; }));
+    EXPECT_TRUE(std::ranges::all_of(buffer->bytes(), [](std::byte b) { return b == std::byte{0}; })
+    );
     std::ranges::fill(buffer->bytes(), std::byte{0xFF});
   }
 }

@@ -27,7 +27,9 @@ struct Float16 {
   uint16_t bits = 0;
 };
 
-[[nodiscard]] constexpr float to_float(float value) { return value; }
+[[nodiscard]] constexpr float to_float(float value) {
+  return value;
+}
 [[nodiscard]] constexpr float to_float(BFloat16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }

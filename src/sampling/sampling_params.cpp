@@ -1,0 +1,125 @@
+#include "sampling/sampling_params.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <span>
+
+namespace millrace {
+namespace {
+
+// Bounds on lists from outside; far above any use, far below what would hurt.
+constexpr size_t kLogitBiasMax = 1024;
+constexpr size_t kBadWordsMax = 1024;
+constexpr size_t kBadWordTokensMax = 64;
+constexpr size_t kStopTokenIdsMax = 1024;
+
+// Each check returns the error or nothing; `validate` returns the first.
+using Check = std::optional<Error>;
+
+Check refuse(std::string_view field, std::string expected) {
+  return invalid_argument(fmt::format("{} {}", field, expected), std::string(field));
+}
+
+Check check_range(std::string_view field, double value, double low, double high) {
+  if (std::isfinite(value) && value >= low && value <= high) return std::nullopt;
+  return refuse(field, fmt::format("must be between {} and {}, got {}", low, high, value));
+}
+
+Check check_ids(std::string_view field, std::span<const TokenId> ids, int64_t vocab_size) {
+  for (const TokenId id : ids) {
+    if (id < 0 || id >= vocab_size) {
+      return refuse(field, fmt::format("must hold token ids below {}, got {}", vocab_size, id));
+    }
+  }
+  return std::nullopt;
+}
+
+Check check_count(std::string_view field, size_t count, size_t count_max) {
+  if (count <= count_max) return std::nullopt;
+  return refuse(field, fmt::format("may hold at most {} entries, got {}", count_max, count));
+}
+
+Check check_distribution(const SamplingParams& p) {
+  if (auto error = check_range("temperature", p.temperature, 0.0, 2.0)) return error;
+  if (p.top_k < -1) {
+    return refuse("top_k", fmt::format("must be -1, 0 (both: off) or positive, got {}", p.top_k));
+  }
+  if (!(p.top_p > 0.0F && p.top_p <= 1.0F)) {
+    return refuse("top_p", fmt::format("must be above 0 and at most 1, got {}", p.top_p));
+  }
+  return check_range("min_p", p.min_p, 0.0, 1.0);
+}
+
+Check check_penalties(const SamplingParams& p) {
+  if (auto error = check_range("presence_penalty", p.presence_penalty, -2.0, 2.0)) return error;
+  if (auto error = check_range("frequency_penalty", p.frequency_penalty, -2.0, 2.0)) return error;
+  if (!(std::isfinite(p.repetition_penalty) && p.repetition_penalty > 0.0F)) {
+    return refuse(
+        "repetition_penalty",
+        fmt::format("must be finite and above 0, got {}", p.repetition_penalty)
+    );
+  }
+  return std::nullopt;
+}
+
+Check check_constraints(const SamplingParams& p, int64_t vocab_size) {
+  if (auto error = check_count("logit_bias", p.logit_bias.size(), kLogitBiasMax)) return error;
+  for (const auto& [id, bias] : p.logit_bias) {
+    if (auto error = check_ids("logit_bias", {&id, 1}, vocab_size)) return error;
+    if (auto error = check_range("logit_bias", bias, -100.0, 100.0)) return error;
+  }
+  if (p.allowed_token_ids) {
+    if (p.allowed_token_ids->empty()) return refuse("allowed_token_ids", "must not be empty");
+    if (auto error = check_ids("allowed_token_ids", *p.allowed_token_ids, vocab_size)) {
+      return error;
+    }
+  }
+  if (auto error = check_count("bad_words", p.bad_words.size(), kBadWordsMax)) return error;
+  for (const std::vector<TokenId>& word : p.bad_words) {
+    if (word.empty()) return refuse("bad_words", "must not hold an empty word");
+    if (auto error = check_count("bad_words", word.size(), kBadWordTokensMax)) return error;
+    if (auto error = check_ids("bad_words", word, vocab_size)) return error;
+  }
+  return std::nullopt;
+}
+
+Check check_length(const SamplingParams& p, const SamplingLimits& limits) {
+  if (p.max_tokens < 1) {
+    return refuse("max_tokens", fmt::format("must be at least 1, got {}", p.max_tokens));
+  }
+  if (p.min_tokens < 0 || p.min_tokens > p.max_tokens) {
+    return refuse(
+        "min_tokens",
+        fmt::format("must be between 0 and max_tokens ({}), got {}", p.max_tokens, p.min_tokens)
+    );
+  }
+  if (auto error = check_count("stop_token_ids", p.stop_token_ids.size(), kStopTokenIdsMax)) {
+    return error;
+  }
+  if (auto error = check_ids("stop_token_ids", p.stop_token_ids, limits.vocab_size)) return error;
+  return check_range("n", p.n, 1, limits.n_max);
+}
+
+Check check_logprobs(const SamplingParams& p, int32_t logprobs_max) {
+  if (p.logprobs) {
+    if (auto error = check_range("logprobs", *p.logprobs, 0, logprobs_max)) return error;
+  }
+  if (p.prompt_logprobs) {
+    return check_range("prompt_logprobs", *p.prompt_logprobs, 0, logprobs_max);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<void> validate(const SamplingParams& params, const SamplingLimits& limits) {
+  if (auto error = check_distribution(params)) return *error;
+  if (auto error = check_penalties(params)) return *error;
+  if (auto error = check_constraints(params, limits.vocab_size)) return *error;
+  if (auto error = check_length(params, limits)) return *error;
+  if (auto error = check_logprobs(params, limits.logprobs_max)) return *error;
+  return {};
+}
+
+}  // namespace millrace

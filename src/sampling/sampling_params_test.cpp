@@ -1,0 +1,76 @@
+#include "sampling/sampling_params.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace millrace {
+namespace {
+
+constexpr SamplingLimits kLimits{.vocab_size = 100};
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::string refused_field(const SamplingParams& params) {
+  const Result<void> result = validate(params, kLimits);
+  return result ? "" : result.error().where;
+}
+
+TEST(SamplingParams, DefaultsAndExtremesAreTaken) {
+  EXPECT_TRUE(validate({}, kLimits));
+  EXPECT_TRUE(validate({.temperature = 2.0F, .top_k = -1, .top_p = 1e-6F, .min_p = 1.0F}, kLimits));
+  EXPECT_TRUE(validate({.presence_penalty = -2.0F, .frequency_penalty = 2.0F}, kLimits));
+  EXPECT_TRUE(validate({.logit_bias = {{0, 100.0F}, {99, -100.0F}}, .n = 128}, kLimits));
+  EXPECT_TRUE(validate({.max_tokens = 5, .min_tokens = 5, .logprobs = 20}, kLimits));
+}
+
+TEST(SamplingParams, EachFieldIsRefusedByItsName) {
+  const std::vector<std::pair<SamplingParams, std::string>> cases = {
+      {{.temperature = -0.1F}, "temperature"},
+      {{.temperature = 2.1F}, "temperature"},
+      {{.temperature = kNan}, "temperature"},
+      {{.temperature = kInfinity}, "temperature"},
+      {{.top_k = -2}, "top_k"},
+      {{.top_k = std::numeric_limits<int32_t>::min()}, "top_k"},
+      {{.top_p = 0.0F}, "top_p"},
+      {{.top_p = 1.5F}, "top_p"},
+      {{.top_p = kNan}, "top_p"},
+      {{.min_p = -0.1F}, "min_p"},
+      {{.min_p = kNan}, "min_p"},
+      {{.presence_penalty = 2.5F}, "presence_penalty"},
+      {{.frequency_penalty = kNan}, "frequency_penalty"},
+      {{.repetition_penalty = 0.0F}, "repetition_penalty"},
+      {{.repetition_penalty = kInfinity}, "repetition_penalty"},
+      {{.logit_bias = {{100, 1.0F}}}, "logit_bias"},
+      {{.logit_bias = {{-1, 1.0F}}}, "logit_bias"},
+      {{.logit_bias = {{1, 101.0F}}}, "logit_bias"},
+      {{.logit_bias = {{1, kNan}}}, "logit_bias"},
+      {{.allowed_token_ids = std::vector<TokenId>{}}, "allowed_token_ids"},
+      {{.allowed_token_ids = std::vector<TokenId>{100}}, "allowed_token_ids"},
+      {{.bad_words = {{}}}, "bad_words"},
+      {{.bad_words = {{100}}}, "bad_words"},
+      {{.bad_words = std::vector<std::vector<TokenId>>(2000, {1})}, "bad_words"},
+      {{.bad_words = {std::vector<TokenId>(100, 1)}}, "bad_words"},
+      {{.max_tokens = 0}, "max_tokens"},
+      {{.max_tokens = 5, .min_tokens = 6}, "min_tokens"},
+      {{.min_tokens = -1}, "min_tokens"},
+      {{.stop_token_ids = {100}}, "stop_token_ids"},
+      {{.stop_token_ids = std::vector<TokenId>(2000, 1)}, "stop_token_ids"},
+      {{.n = 0}, "n"},
+      {{.n = 129}, "n"},
+      {{.logprobs = 21}, "logprobs"},
+      {{.logprobs = -1}, "logprobs"},
+      {{.prompt_logprobs = 21}, "prompt_logprobs"},
+  };
+  for (const auto& [params, field] : cases) EXPECT_EQ(refused_field(params), field);
+}
+
+TEST(SamplingParams, TheMessageSaysWhatWasExpectedAndWhatCame) {
+  const Result<void> result = validate({.temperature = 3.0F}, kLimits);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().message, "temperature must be between 0 and 2, got 3");
+}
+
+}  // namespace
+}  // namespace millrace
