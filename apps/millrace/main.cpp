@@ -1,1 +1,92 @@
-int main() { return 0; }
+// millrace: serves large language models and measures LLM servers. Finds the subcommand and runs
+// it.
+#include <fmt/format.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "command_line.h"
+#include "commands.h"
+
+namespace millrace {
+namespace {
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  int (*run)(std::vector<std::string>);
+};
+
+int run_version(std::vector<std::string>) {
+  fmt::print("millrace {}\n", MILLRACE_VERSION);
+  return 0;
+}
+
+constexpr std::array kCommands = {
+    Command{"generate", "answer prompts from the command line or a JSONL file", run_generate},
+    Command{"tokenize", "text to token ids", run_tokenize},
+    Command{"detokenize", "token ids to text", run_detokenize},
+    Command{"template", "render conversations through the model's chat template", run_template},
+    Command{"plan", "bytes of weights and KV cache, and how many sequences fit", run_plan},
+    Command{"version", "print the version", run_version},
+};
+
+void print_usage(std::FILE* file) {
+  fmt::print(file, "usage: millrace COMMAND [MODEL] [FLAGS]\n\n");
+  for (const Command& command : kCommands) {
+    fmt::print(file, "  {:<12} {}\n", command.name, command.summary);
+  }
+  fmt::print(
+      file,
+      "\nMODEL is a Hugging Face directory, a .gguf file, or smollm2 (the default).\n"
+      "`millrace COMMAND --help` lists a command's flags.\n"
+  );
+}
+
+int unknown_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::optional<std::string> meant = nearest_match(name, names);
+  fmt::print(
+      stderr,
+      "millrace: there is no command '{}'{}\n",
+      name,
+      meant ? fmt::format("; did you mean '{}'?", *meant) : "; `millrace --help` lists them"
+  );
+  return 2;
+}
+
+int run(int argc, char** argv) {
+  if (argc < 2) {
+    print_usage(stderr);
+    return 2;
+  }
+  const std::string name = argv[1];
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_usage(stdout);
+    return 0;
+  }
+  if (name == "--version") return run_version({});
+  for (const Command& command : kCommands) {
+    if (command.name == name) return command.run(std::vector<std::string>(argv + 2, argv + argc));
+  }
+  return unknown_command(name);
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, seen where it happens
+  try {
+    return millrace::run(argc, argv);
+  } catch (const std::exception& error) {  // what libraries throw; millrace itself throws nothing
+    fmt::print(stderr, "millrace: {}\n", error.what());
+    return 1;
+  }
+}

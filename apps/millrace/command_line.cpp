@@ -1,0 +1,193 @@
+#include "command_line.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+namespace millrace {
+namespace {
+
+std::string with_dashes(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+// "--max_tokens=5" -> "--max-tokens=5"; the value stays as it is.
+std::string normalize_flag(const std::string& argument) {
+  if (!argument.starts_with("--")) return argument;
+  const size_t end_of_name = std::min(argument.find('='), argument.size());
+  return with_dashes(argument.substr(0, end_of_name)) + argument.substr(end_of_name);
+}
+
+// Reads `--config`: a YAML mapping of flag names to a value or a list of values.
+class YamlConfig : public CLI::Config {
+ public:
+  std::string to_config(const CLI::App*, bool, bool, std::string) const override { return {}; }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> items;
+    const YAML::Node document = YAML::Load(input);
+    if (document.IsNull()) return items;
+    if (!document.IsMap()) throw CLI::ConfigError("the file must be a mapping of flags to values");
+    for (const auto& entry : document) items.push_back(item_of(entry.first, entry.second));
+    return items;
+  }
+
+ private:
+  static CLI::ConfigItem item_of(const YAML::Node& key, const YAML::Node& value) {
+    CLI::ConfigItem item;
+    item.name = with_dashes(key.as<std::string>());
+    if (value.IsSequence()) {
+      for (const YAML::Node& element : value) item.inputs.push_back(element.as<std::string>());
+    } else if (value.IsScalar()) {
+      item.inputs.push_back(value.as<std::string>());
+    } else {
+      throw CLI::ConfigError(fmt::format("'{}' must be a value or a list of values", item.name));
+    }
+    return item;
+  }
+};
+
+// Levenshtein's distance: the fewest insertions, deletions and replacements from `a` to `b`.
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+CommandLine::CommandLine(std::string name, std::string description)
+    : app_(std::move(description), "millrace " + name) {
+  app_.get_formatter()->column_width(36);
+  app_.config_formatter(std::make_shared<YamlConfig>());
+  app_.set_config("--config", "", "YAML file of flags: max-tokens: 32")
+      ->envname("MILLRACE_CONFIG")
+      ->type_name("FILE");
+  app_.allow_config_extras(CLI::config_extras_mode::error);
+}
+
+CLI::Option* CommandLine::add_flag(
+    const std::string& names, bool& variable, const std::string& help
+) {
+  return with_environment(app_.add_flag(names, variable, help));
+}
+
+CLI::Option* CommandLine::add_size(
+    const std::string& names, std::optional<int64_t>& variable, const std::string& help
+) {
+  const auto convert = [&variable](const std::string& text) {
+    const Result<int64_t> size = parse_size(text);
+    if (!size) throw CLI::ValidationError(size.error().message);
+    variable = *size;
+  };
+  return with_environment(app_.add_option_function<std::string>(names, convert, help))
+      ->type_name("SIZE");
+}
+
+CLI::Option* CommandLine::add_positional(
+    const std::string& name, std::string& variable, const std::string& help
+) {
+  return app_.add_option(name, variable, help);
+}
+
+CLI::Option* CommandLine::with_environment(CLI::Option* option) {
+  std::string name = "MILLRACE_" + option->get_lnames().front();
+  std::ranges::transform(name, name.begin(), [](unsigned char c) {
+    return c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  });
+  return option->envname(name);
+}
+
+std::optional<int> CommandLine::parse(std::vector<std::string> arguments) {
+  std::ranges::transform(arguments, arguments.begin(), normalize_flag);
+  std::ranges::reverse(arguments);  // CLI11 takes them from the back
+  std::string message;
+  try {
+    app_.parse(arguments);
+    return std::nullopt;
+  } catch (const CLI::Success& success) {
+    return app_.exit(success);
+  } catch (const CLI::ExtrasError&) {
+    message = unknown_flag_message(app_.remaining().front());
+  } catch (const CLI::ParseError& error) {
+    message = error.what();
+  } catch (const YAML::Exception& error) {
+    message = fmt::format("--config: {}", error.what());
+  }
+  std::ranges::replace(message, '\n', ' ');
+  fmt::print(stderr, "{}: {}\n", app_.get_name(), message);
+  return 2;
+}
+
+std::string CommandLine::unknown_flag_message(const std::string& argument) const {
+  if (!argument.starts_with("-")) return fmt::format("'{}' is one argument too many", argument);
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app_.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  const std::string flag = argument.substr(0, argument.find('='));
+  const std::optional<std::string> meant = nearest_match(flag, flags);
+  return meant ? fmt::format("there is no flag '{}'; did you mean '{}'?", flag, *meant)
+               : fmt::format("there is no flag '{}'; --help lists them", flag);
+}
+
+Result<int64_t> parse_size(const std::string& text) {
+  const Error error = invalid_argument(
+      fmt::format("'{}' is not a size: expected a number such as 4096, 32k, 32K or 2.5G", text)
+  );
+  size_t num_parsed = 0;
+  double value = 0.0;
+  try {
+    value = std::stod(text, &num_parsed);
+  } catch (const std::exception&) {
+    return error;
+  }
+  const std::string unit = text.substr(num_parsed);
+  if (unit.size() > 1) return error;
+  if (unit.size() == 1) {
+    constexpr std::string_view kThousands = "kmgt";
+    constexpr std::string_view kPowersOfTwo = "KMGT";
+    const size_t thousands = kThousands.find(unit[0]);
+    const size_t powers = kPowersOfTwo.find(unit[0]);
+    if (thousands != std::string_view::npos) {
+      value *= std::pow(1000.0, static_cast<double>(thousands + 1));
+    } else if (powers != std::string_view::npos) {
+      value *= std::pow(1024.0, static_cast<double>(powers + 1));
+    } else {
+      return error;
+    }
+  }
+  if (!(value >= 0.0 && value < 0x1.0p62)) return error;
+  return static_cast<int64_t>(value);
+}
+
+std::optional<std::string> nearest_match(
+    const std::string& name, const std::vector<std::string>& candidates
+) {
+  std::optional<std::string> nearest;
+  size_t nearest_distance = name.size() / 3 + 1;  // further away is a guess, not a help
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(name, candidate);
+    if (distance <= nearest_distance && (!nearest || distance < nearest_distance)) {
+      nearest = candidate;
+      nearest_distance = distance;
+    }
+  }
+  return nearest;
+}
+
+}  // namespace millrace

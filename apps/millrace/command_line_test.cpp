@@ -1,0 +1,115 @@
+#include "command_line.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace millrace {
+namespace {
+
+struct Options {
+  int max_tokens = 16;
+  bool stream = false;
+  std::string model = "default";
+  std::vector<std::string> stop;
+  std::optional<int64_t> max_model_len;
+};
+
+// What one parse gave: the exit code if it ended there, the options, and what it said on stderr.
+struct Outcome {
+  std::optional<int> exit_code;
+  Options options;
+  std::string said;
+};
+
+Outcome parse(std::vector<std::string> arguments) {
+  Outcome outcome;
+  CommandLine line("test", "a test");
+  line.add_positional("MODEL", outcome.options.model, "model");
+  line.add("--max-tokens", outcome.options.max_tokens, "tokens");
+  line.add("--stop", outcome.options.stop, "stop");
+  line.add_flag("--stream", outcome.options.stream, "stream");
+  line.add_size("--max-model-len", outcome.options.max_model_len, "length");
+  testing::internal::CaptureStderr();
+  outcome.exit_code = line.parse(std::move(arguments));
+  outcome.said = testing::internal::GetCapturedStderr();
+  return outcome;
+}
+
+std::string config_file(const std::string& yaml) {
+  const std::string path =
+      testing::TempDir() + "millrace_command_line_test_" + std::to_string(::getpid()) + ".yaml";
+  std::ofstream(path) << yaml;
+  return path;
+}
+
+TEST(CommandLine, TakesFlagsWithDashesAndUnderscores) {
+  const Outcome outcome = parse({"m.gguf", "--max_tokens=5", "--stream", "--max-model-len", "32k"});
+  EXPECT_FALSE(outcome.exit_code);
+  EXPECT_EQ(outcome.options.model, "m.gguf");
+  EXPECT_EQ(outcome.options.max_tokens, 5);
+  EXPECT_TRUE(outcome.options.stream);
+  EXPECT_EQ(outcome.options.max_model_len, 32000);
+}
+
+TEST(CommandLine, NamesTheNearestFlag) {
+  const Outcome outcome = parse({"--max-token", "5"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(
+      outcome.said,
+      "millrace test: there is no flag '--max-token'; did you mean '--max-tokens'?\n"
+  );
+}
+
+TEST(CommandLine, SaysWhenNoFlagIsNear) {
+  const Outcome outcome = parse({"--xyzzy"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.said.find("--help lists them"), std::string::npos) << outcome.said;
+}
+
+TEST(CommandLine, RefusesAWrongValueInOneLine) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--max-tokens", "many"},
+        {"--max-tokens"},
+        {"--max-model-len", "long"},
+        {"one", "two"}}) {
+    const Outcome outcome = parse(arguments);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(std::ranges::count(outcome.said, '\n'), 1) << outcome.said;
+  }
+}
+
+TEST(CommandLine, FlagWinsOverFileAndFileOverEnvironment) {
+  const std::string path = config_file("max_tokens: 7\nstop: [a, b]\nstream: true\n");
+  ::setenv("MILLRACE_MAX_TOKENS", "9", 1);
+  EXPECT_EQ(parse({}).options.max_tokens, 9);
+  EXPECT_EQ(parse({"--config", path}).options.max_tokens, 7);
+  EXPECT_EQ(parse({"--config", path, "--max-tokens", "5"}).options.max_tokens, 5);
+  ::unsetenv("MILLRACE_MAX_TOKENS");
+  const Outcome outcome = parse({"--config", path});
+  EXPECT_EQ(outcome.options.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(outcome.options.stream);
+}
+
+TEST(CommandLine, RefusesABrokenOrUnknownConfiguration) {
+  EXPECT_EQ(parse({"--config", config_file("max_tokns: 7\n")}).exit_code, 2);
+  EXPECT_EQ(parse({"--config", config_file("a: [\n")}).exit_code, 2);
+  EXPECT_EQ(parse({"--config", config_file("- 1\n")}).exit_code, 2);
+  EXPECT_EQ(parse({"--config", config_file("max_tokens: {a: 1}\n")}).exit_code, 2);
+  EXPECT_EQ(parse({"--config", "/no/such/file.yaml"}).exit_code, 2);
+}
+
+TEST(CommandLine, ReadsSizesAsPeopleWriteThem) {
+  EXPECT_EQ(*parse_size("4096"), 4096);
+  EXPECT_EQ(*parse_size("32k"), 32000);
+  EXPECT_EQ(*parse_size("32K"), 32768);
+  EXPECT_EQ(*parse_size("1.5G"), int64_t{3} << 29);
+  for (const char* text : {"", "k", "12q", "12kk", "-1", "nan", "1e99", "inf"}) {
+    EXPECT_FALSE(parse_size(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace millrace
