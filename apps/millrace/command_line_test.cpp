@@ -58,8 +58,7 @@ TEST(CommandLine, NamesTheNearestFlag) {
   const Outcome outcome = parse({"--max-token", "5"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_EQ(
-      outcome.said,
-      "millrace test: there is no flag '--max-token'; did you mean '--max-tokens'?\n"
+      outcome.said, "millrace test: there is no flag '--max-token'; did you mean '--max-tokens'?\n"
   );
 }
 

@@ -31,7 +31,9 @@ Result<std::string> locate_model(const std::string& model) {
     if (std::filesystem::exists(model, ignored)) return model;
     return not_found(
         fmt::format(
-            "there is no model '{}': expected a directory, a .gguf file, or {}", model, kDefaultModel
+            "there is no model '{}': expected a directory, a .gguf file, or {}",
+            model,
+            kDefaultModel
         ),
         model
     );

@@ -16,6 +16,9 @@ namespace millrace {
 
 enum class ModelFamily { kLlama, kQwen2, kQwen3, kQwen2Moe, kQwen3Moe };
 
+// "llama", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe": config.json's model_type.
+[[nodiscard]] std::string_view name_of(ModelFamily family);
+
 // Llama-3.1's stretching of low rotary frequencies ("rope_type": "llama3").
 struct Llama3RopeScaling {
   double factor = 8.0;
@@ -60,11 +63,16 @@ struct ModelConfig {
 
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
+
+  // Whether the layer's feed-forward network is a mixture of experts.
+  bool has_experts(int64_t layer) const;
 };
 
-// Reads config.json's object. Every size is checked for range and consistency; a feature that would
-// change the result and is not implemented (a rope type, sliding windows in use, another
-// activation) is refused by its name, with the JSON path in the error's `where`.
+// Reads config.json's object, in the spelling of transformers 4 or 5. Where a key is absent, the
+// default is that of transformers' configuration class. Every size is checked for range and
+// consistency; a feature that would change the result and is not implemented (a rope type, sliding
+// windows in use, another activation) is refused by its name, with the JSON path in the error's
+// `where`.
 Result<ModelConfig> parse_model_config(const json::object& config);
 
 }  // namespace millrace

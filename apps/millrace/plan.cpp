@@ -1,0 +1,93 @@
+// `millrace plan`: what a model takes, from its configuration alone.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "checkpoint/checkpoint.h"
+#include "command_line.h"
+#include "commands.h"
+#include "failure.h"
+#include "model/config.h"
+#include "model/memory_plan.h"
+#include "model_location.h"
+#include "model_options.h"
+
+namespace millrace {
+namespace {
+
+// Physical memory that a new process could have now.
+int64_t available_memory() {
+  return static_cast<int64_t>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+}
+
+struct PlanFlags {
+  std::string model = kDefaultModel;
+  std::string dtype = "auto";
+  std::string kv_cache_dtype = "auto";
+  int64_t block_size = 16;
+  std::optional<int64_t> max_num_batched_tokens;
+  int64_t max_num_seqs = 64;
+  std::optional<int64_t> max_model_len;
+  std::optional<int64_t> memory;
+};
+
+Result<MemoryPlanOptions> options_of(const PlanFlags& flags, DType stored) {
+  const Result<DType> dtype = resolve_dtype("--dtype", flags.dtype, stored);
+  if (!dtype) return dtype.error();
+  const Result<DType> kv_dtype = resolve_dtype("--kv-cache-dtype", flags.kv_cache_dtype, *dtype);
+  if (!kv_dtype) return kv_dtype.error();
+  MemoryPlanOptions options;
+  options.weight_dtype = *dtype;
+  options.kv_dtype = *kv_dtype;
+  options.block_size = flags.block_size;
+  options.max_num_batched_tokens = flags.max_num_batched_tokens.value_or(512);
+  options.max_num_seqs = flags.max_num_seqs;
+  options.max_model_len = flags.max_model_len.value_or(0);
+  options.available_bytes = flags.memory.value_or(available_memory());
+  return options;
+}
+
+Result<void> plan(const PlanFlags& flags) {
+  const Result<std::string> path = locate_model(flags.model);
+  if (!path) return path.error();
+  const Result<Checkpoint> checkpoint = open_checkpoint(*path, {.with_weights = false});
+  if (!checkpoint) return checkpoint.error();
+  const Result<ModelConfig> config = parse_model_config(checkpoint->config);
+  if (!config) return config.error();
+  const Result<MemoryPlanOptions> options =
+      options_of(flags, config->dtype.value_or(DType::kBFloat16));
+  if (!options) return options.error();
+  const Result<MemoryPlan> result = plan_memory(*config, *options);
+  if (!result) return result.error();
+  fmt::print("{}", format_plan(*result));
+  return {};
+}
+
+}  // namespace
+
+int run_plan(std::vector<std::string> arguments) {
+  PlanFlags flags;
+  CommandLine line(
+      "plan", "Bytes of weights, KV cache and activations, and how many sequences fit."
+  );
+  line.add_positional("MODEL", flags.model, "directory with config.json, .gguf file, or smollm2");
+  line.add("--dtype", flags.dtype, "type of the weights: auto, float32, float16, bfloat16");
+  line.add("--kv-cache-dtype", flags.kv_cache_dtype, "type of the KV cache: auto is the weights'");
+  line.add("--block-size", flags.block_size, "tokens of a KV block");
+  line.add_size(
+      "--max-num-batched-tokens", flags.max_num_batched_tokens, "tokens of one step (512)"
+  );
+  line.add("--max-num-seqs", flags.max_num_seqs, "sequences of one step");
+  line.add_size("--max-model-len", flags.max_model_len, "longest sequence (default: the model's)");
+  line.add_size("--memory", flags.memory, "bytes to plan for (default: what is free now)");
+  line.set_footer(
+      "Examples:\n"
+      "  millrace plan\n"
+      "  millrace plan configs/Qwen2-7B --memory 24G --max-model-len 32K"
+  );
+  if (const std::optional<int> exit_code = line.parse(std::move(arguments))) return *exit_code;
+  return report("plan", plan(flags));
+}
+
+}  // namespace millrace
