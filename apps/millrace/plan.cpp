@@ -1,8 +1,5 @@
 // `millrace plan`: what a model takes, from its configuration alone.
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cstdio>
 
 #include "checkpoint/checkpoint.h"
 #include "command_line.h"
@@ -10,16 +7,10 @@
 #include "failure.h"
 #include "model/config.h"
 #include "model/memory_plan.h"
-#include "model_location.h"
-#include "model_options.h"
+#include "model_flags.h"
 
 namespace millrace {
 namespace {
-
-// Physical memory that a new process could have now.
-int64_t available_memory() {
-  return static_cast<int64_t>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
-}
 
 struct PlanFlags {
   std::string model = kDefaultModel;
@@ -32,16 +23,18 @@ struct PlanFlags {
   std::optional<int64_t> memory;
 };
 
-Result<MemoryPlanOptions> options_of(const PlanFlags& flags, DType stored) {
-  const Result<DType> dtype = resolve_dtype("--dtype", flags.dtype, stored);
+Result<MemoryPlanOptions> options_of(const PlanFlags& flags, DType automatic) {
+  const Result<std::optional<DType>> dtype = dtype_of_flag("--dtype", flags.dtype);
   if (!dtype) return dtype.error();
-  const Result<DType> kv_dtype = resolve_dtype("--kv-cache-dtype", flags.kv_cache_dtype, *dtype);
+  const Result<std::optional<DType>> kv_dtype =
+      dtype_of_flag("--kv-cache-dtype", flags.kv_cache_dtype);
   if (!kv_dtype) return kv_dtype.error();
   MemoryPlanOptions options;
-  options.weight_dtype = *dtype;
-  options.kv_dtype = *kv_dtype;
+  options.weight_dtype = dtype->value_or(automatic);
+  options.kv_dtype = kv_dtype->value_or(options.weight_dtype);
   options.block_size = flags.block_size;
-  options.max_num_batched_tokens = flags.max_num_batched_tokens.value_or(512);
+  options.max_num_batched_tokens =
+      flags.max_num_batched_tokens.value_or(EngineConfig().max_num_batched_tokens);
   options.max_num_seqs = flags.max_num_seqs;
   options.max_model_len = flags.max_model_len.value_or(0);
   options.available_bytes = flags.memory.value_or(available_memory());
@@ -56,7 +49,7 @@ Result<void> plan(const PlanFlags& flags) {
   const Result<ModelConfig> config = parse_model_config(checkpoint->config);
   if (!config) return config.error();
   const Result<MemoryPlanOptions> options =
-      options_of(flags, config->dtype.value_or(DType::kBFloat16));
+      options_of(flags, automatic_dtype(*config, *checkpoint));
   if (!options) return options.error();
   const Result<MemoryPlan> result = plan_memory(*config, *options);
   if (!result) return result.error();
@@ -68,19 +61,17 @@ Result<void> plan(const PlanFlags& flags) {
 
 int run_plan(std::vector<std::string> arguments) {
   PlanFlags flags;
-  CommandLine line(
-      "plan", "Bytes of weights, KV cache and activations, and how many sequences fit."
-  );
+  CommandLine line("plan", "Bytes of weights, KV cache and scratch, and how many sequences fit.");
   line.add_positional("MODEL", flags.model, "directory with config.json, .gguf file, or smollm2");
   line.add("--dtype", flags.dtype, "type of the weights: auto, float32, float16, bfloat16");
-  line.add("--kv-cache-dtype", flags.kv_cache_dtype, "type of the KV cache: auto is the weights'");
+  line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block");
   line.add_size(
-      "--max-num-batched-tokens", flags.max_num_batched_tokens, "tokens of one step (512)"
+      "--max-num-batched-tokens", flags.max_num_batched_tokens, "most tokens of one step (512)"
   );
-  line.add("--max-num-seqs", flags.max_num_seqs, "sequences of one step");
-  line.add_size("--max-model-len", flags.max_model_len, "longest sequence (default: the model's)");
-  line.add_size("--memory", flags.memory, "bytes to plan for (default: what is free now)");
+  line.add("--max-num-seqs", flags.max_num_seqs, "most sequences of one step");
+  line.add_size("--max-model-len", flags.max_model_len, "longest sequence (the model's own)");
+  line.add_size("--memory", flags.memory, "memory to plan for (what is free now)");
   line.set_footer(
       "Examples:\n"
       "  millrace plan\n"

@@ -1,0 +1,154 @@
+#include "model_flags.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
+
+#include "base/thread_pool.h"
+
+namespace millrace {
+namespace {
+
+Error wrong_choice(const char* flag, const char* choices, const std::string& value) {
+  return invalid_argument(fmt::format("{} must be {}, got '{}'", flag, choices, value), flag);
+}
+
+std::optional<std::string> unless_empty(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+Result<int32_t> to_int32(const char* flag, int64_t value) {
+  if (value >= 1 && value <= std::numeric_limits<int32_t>::max()) {
+    return static_cast<int32_t>(value);
+  }
+  return invalid_argument(fmt::format("{} is out of range: {}", flag, value), flag);
+}
+
+Result<EngineConfig> engine_config_of(const ModelFlags& flags) {
+  EngineConfig config;
+  config.seed = flags.seed;
+  config.max_num_seqs = flags.max_num_seqs;
+  if (flags.scheduling_policy == "priority") {
+    config.policy = SchedulingPolicy::kPriority;
+  } else if (flags.scheduling_policy != "fcfs") {
+    return wrong_choice("--scheduling-policy", "fcfs or priority", flags.scheduling_policy);
+  }
+  if (flags.max_model_len) {
+    const Result<int32_t> tokens = to_int32("--max-model-len", *flags.max_model_len);
+    if (!tokens) return tokens.error();
+    config.max_model_len = *tokens;
+  }
+  if (flags.max_num_batched_tokens) {
+    const Result<int32_t> tokens =
+        to_int32("--max-num-batched-tokens", *flags.max_num_batched_tokens);
+    if (!tokens) return tokens.error();
+    config.max_num_batched_tokens = *tokens;
+  }
+  return config;
+}
+
+}  // namespace
+
+void add_text_flags(CommandLine& line, ModelFlags& flags) {
+  line.add_positional(
+      "MODEL", flags.model, "a Hugging Face directory, a .gguf file, or smollm2 (the default)"
+  );
+  line.add("--tokenizer", flags.tokenizer, "directory or file to take the tokenizer from");
+  line.add("--chat-template", flags.chat_template, "Jinja file that replaces the model's template");
+}
+
+void add_model_flags(CommandLine& line, ModelFlags& flags) {
+  add_text_flags(line, flags);
+  line.add("--load-format", flags.load_format, "auto, or dummy: made-up weights for any config");
+  line.add(
+      "--generation-config", flags.generation_config, "auto: the author's sampling defaults; none"
+  );
+  line.add("--dtype", flags.dtype, "auto, float32, float16 or bfloat16");
+  line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
+  line.add("--block-size", flags.block_size, "tokens of a KV block, a multiple of 16");
+  line.add_size(
+      "--kv-cache-memory-bytes", flags.kv_cache_memory_bytes, "memory of the KV cache (up to 4G)"
+  );
+  line.add_size("--max-model-len", flags.max_model_len, "longest sequence (the model's own)");
+  line.add_size(
+      "--max-num-batched-tokens", flags.max_num_batched_tokens, "most tokens of one step (512)"
+  );
+  line.add("--max-num-seqs", flags.max_num_seqs, "most sequences that run at once");
+  line.add("--scheduling-policy", flags.scheduling_policy, "fcfs or priority");
+  line.add("--threads", flags.num_threads, "compute threads; 0: one per CPU");
+  line.add("--seed", flags.seed, "what requests without a seed of their own draw theirs from");
+}
+
+Result<ModelTextOptions> text_options_of(const ModelFlags& flags) {
+  Result<std::string> path = locate_model(flags.model);
+  if (!path) return path.error();
+  return ModelTextOptions{
+      .model = *std::move(path),
+      .tokenizer = unless_empty(flags.tokenizer),
+      .chat_template_file = unless_empty(flags.chat_template),
+  };
+}
+
+Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
+  LocalModelOptions options;
+  Result<ModelTextOptions> text = text_options_of(flags);
+  if (!text) return text.error();
+  options.text = *std::move(text);
+
+  if (flags.load_format == "dummy") {
+    options.load_format = LoadFormat::kDummy;
+  } else if (flags.load_format != "auto") {
+    return wrong_choice("--load-format", "auto or dummy", flags.load_format);
+  }
+  if (flags.generation_config == "none") {
+    options.use_generation_config = false;
+  } else if (flags.generation_config != "auto") {
+    return wrong_choice("--generation-config", "auto or none", flags.generation_config);
+  }
+  const Result<std::optional<DType>> dtype = dtype_of_flag("--dtype", flags.dtype);
+  if (!dtype) return dtype.error();
+  options.dtype = *dtype;
+  const Result<std::optional<DType>> kv_dtype =
+      dtype_of_flag("--kv-cache-dtype", flags.kv_cache_dtype);
+  if (!kv_dtype) return kv_dtype.error();
+  options.kv_dtype = *kv_dtype;
+
+  options.block_size = flags.block_size;
+  options.kv_cache_bytes = flags.kv_cache_memory_bytes;
+  options.available_bytes = available_memory();
+  if (flags.num_threads < 0 || flags.num_threads > 1024) {
+    return wrong_choice("--threads", "0 to 1024", std::to_string(flags.num_threads));
+  }
+  options.num_threads =
+      flags.num_threads == 0 ? num_available_cpus() : static_cast<size_t>(flags.num_threads);
+  Result<EngineConfig> engine = engine_config_of(flags);
+  if (!engine) return engine.error();
+  options.engine = *std::move(engine);
+  return options;
+}
+
+Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::string& name) {
+  if (name == "auto") return std::optional<DType>();
+  if (name == "half") return std::optional(DType::kFloat16);
+  if (name == "float") return std::optional(DType::kFloat32);
+  const std::optional<DType> dtype = dtype_from_name(name);
+  if (dtype) return dtype;
+  return wrong_choice(flag.c_str(), "auto, float32, float16 or bfloat16", name);
+}
+
+int64_t available_memory() {
+  // MemAvailable counts what the page cache would give back; _SC_AVPHYS_PAGES does not.
+  std::ifstream info("/proc/meminfo");
+  std::string key;
+  int64_t kibibytes = 0;
+  std::string unit;
+  while (info >> key >> kibibytes) {
+    std::getline(info, unit);
+    if (key == "MemAvailable:") return kibibytes * 1024;
+  }
+  return static_cast<int64_t>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace millrace

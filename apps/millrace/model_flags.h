@@ -1,0 +1,49 @@
+// The flags by which every command that runs a model finds, loads and limits it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "command_line.h"
+#include "model_location.h"
+#include "server/local_model.h"
+#include "tensor/dtype.h"
+
+namespace millrace {
+
+struct ModelFlags {
+  std::string model = kDefaultModel;
+  std::string tokenizer;
+  std::string chat_template;
+  std::string load_format = "auto";
+  std::string generation_config = "auto";
+  std::string dtype = "auto";
+  std::string kv_cache_dtype = "auto";
+  int32_t block_size = 16;
+  std::optional<int64_t> kv_cache_memory_bytes;
+  std::optional<int64_t> max_model_len;
+  std::optional<int64_t> max_num_batched_tokens;
+  int32_t max_num_seqs = 64;
+  std::string scheduling_policy = "fcfs";
+  int32_t num_threads = 0;
+  uint64_t seed = 0;
+};
+
+// MODEL, --tokenizer and --chat-template: for commands that handle text alone.
+void add_text_flags(CommandLine& line, ModelFlags& flags);
+
+// Those, and all that running the model takes.
+void add_model_flags(CommandLine& line, ModelFlags& flags);
+
+Result<ModelTextOptions> text_options_of(const ModelFlags& flags);
+Result<LocalModelOptions> model_options_of(const ModelFlags& flags);
+
+// nullopt for "auto"; "half" and "float" are taken as vLLM does.
+Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::string& name);
+
+// Physical memory that this process could have now, in bytes.
+int64_t available_memory();
+
+}  // namespace millrace

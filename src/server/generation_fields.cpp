@@ -1,0 +1,293 @@
+#include "server/generation_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <span>
+#include <type_traits>
+#include <variant>
+
+namespace millrace {
+namespace {
+
+constexpr size_t kStopStringsMax = 32;
+constexpr size_t kStopStringBytesMax = 4096;
+constexpr size_t kListEntriesMax = 1 << 20;  // of numbers; tighter bounds are validate()'s
+constexpr double kTimeoutMax_s = 86400.0;
+
+Error wrong_type(std::string_view where, std::string_view expected, const json::value& value) {
+  return invalid_argument(
+      fmt::format(
+          "{} must be {}, got {}", where, expected, std::string_view(json::to_string(value.kind()))
+      ),
+      std::string(where)
+  );
+}
+
+Result<bool> read_bool(std::string_view where, const json::value& value) {
+  if (!value.is_bool()) return wrong_type(where, "true or false", value);
+  return value.get_bool();
+}
+
+Result<int32_t> read_int32(std::string_view where, const json::value& value) {
+  if (!value.is_int64() && !value.is_uint64()) return wrong_type(where, "an integer", value);
+  boost::system::error_code ec;
+  const auto number = value.to_number<int32_t>(ec);
+  if (ec) {
+    return invalid_argument(
+        fmt::format("{} is an integer out of range", where), std::string(where)
+    );
+  }
+  return number;
+}
+
+Result<double> read_number(std::string_view where, const json::value& value) {
+  if (!value.is_number()) return wrong_type(where, "a number", value);
+  return value.to_number<double>();
+}
+
+Result<std::string> read_string(std::string_view where, const json::value& value) {
+  if (!value.is_string()) return wrong_type(where, "a string", value);
+  return std::string(value.get_string());
+}
+
+// Reads every element with `read`, under the path "where[i]".
+template <class T, class Read>
+Result<std::vector<T>> read_list(std::string_view where, const json::value& value, Read read) {
+  if (!value.is_array()) return wrong_type(where, "a list", value);
+  const json::array& array = value.get_array();
+  if (array.size() > kListEntriesMax) {
+    return invalid_argument(
+        fmt::format("{} has {} entries, at most {}", where, array.size(), kListEntriesMax),
+        std::string(where)
+    );
+  }
+  std::vector<T> list;
+  list.reserve(array.size());
+  for (size_t i = 0; i < array.size(); ++i) {
+    Result<T> element = read(fmt::format("{}[{}]", where, i), array[i]);
+    if (!element) return element.error();
+    list.push_back(*std::move(element));
+  }
+  return list;
+}
+
+// Stores a read value, or passes its error on.
+template <class T, class Target>
+Result<void> store(Result<T> value, Target& target) {
+  if (!value) return value.error();
+  target = static_cast<Target>(*std::move(value));
+  return {};
+}
+
+Result<void> read_seed(const json::value& value, GenerationFields& fields) {
+  if (value.is_int64()) {
+    fields.sampling.seed = static_cast<uint64_t>(value.get_int64());
+  } else if (value.is_uint64()) {
+    fields.sampling.seed = value.get_uint64();
+  } else {
+    return wrong_type("seed", "an integer of 64 bits", value);
+  }
+  return {};
+}
+
+Result<void> read_stop(const json::value& value, GenerationFields& fields) {
+  if (value.is_string()) {
+    fields.stop = {std::string(value.get_string())};
+  } else {
+    Result<std::vector<std::string>> list = read_list<std::string>("stop", value, read_string);
+    if (!list) return list.error();
+    fields.stop = *std::move(list);
+  }
+  if (fields.stop.size() > kStopStringsMax) {
+    return invalid_argument(
+        fmt::format("stop has {} strings, at most {}", fields.stop.size(), kStopStringsMax), "stop"
+    );
+  }
+  for (const std::string& text : fields.stop) {
+    if (text.empty() || text.size() > kStopStringBytesMax) {
+      return invalid_argument(
+          fmt::format("stop must hold strings of 1 to {} bytes", kStopStringBytesMax), "stop"
+      );
+    }
+  }
+  return {};
+}
+
+Result<void> read_logit_bias(const json::value& value, GenerationFields& fields) {
+  if (!value.is_object()) return wrong_type("logit_bias", "an object of token ids", value);
+  fields.sampling.logit_bias.clear();
+  for (const json::key_value_pair& entry : value.get_object()) {
+    const std::string_view key = entry.key();
+    const std::string where = fmt::format("logit_bias.{}", key.substr(0, 40));
+    TokenId id = 0;
+    const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (ec != std::errc() || end != key.data() + key.size()) {
+      return invalid_argument(fmt::format("{}: the key must be a token id", where), where);
+    }
+    const Result<double> bias = read_number(where, entry.value());
+    if (!bias) return bias.error();
+    fields.sampling.logit_bias.emplace_back(id, static_cast<float>(*bias));
+  }
+  return {};
+}
+
+// Words become token sequences as they stand at a text's start and, where that is another token,
+// after a space: the two spellings a model can produce (as vLLM does).
+Result<void> read_bad_words(
+    const json::value& value, const Tokenizer& tokenizer, GenerationFields& fields
+) {
+  const Result<std::vector<std::string>> words =
+      read_list<std::string>("bad_words", value, read_string);
+  if (!words) return words.error();
+  fields.sampling.bad_words.clear();
+  for (const std::string& word : *words) {
+    const size_t start = std::min(word.find_first_not_of(" \t\n\r"), word.size());
+    const std::string bare = word.substr(start);
+    const EncodeOptions options{.add_special_tokens = false};
+    std::vector<TokenId> plain = tokenizer.encode(bare, options);
+    if (plain.empty()) {
+      return invalid_argument("bad_words must not hold an empty word", "bad_words");
+    }
+    std::vector<TokenId> spaced = tokenizer.encode(" " + bare, options);
+    if (spaced.size() == plain.size() && spaced.front() != plain.front()) {
+      fields.sampling.bad_words.push_back(std::move(spaced));
+    }
+    fields.sampling.bad_words.push_back(std::move(plain));
+  }
+  return {};
+}
+
+// `logprobs` is a count in completions and a switch in chats, where `top_logprobs` counts.
+Result<void> read_logprobs(const json::value& value, GenerationFields& fields) {
+  if (!value.is_bool()) return store(read_int32("logprobs", value), fields.sampling.logprobs);
+  if (!value.get_bool()) {
+    fields.sampling.logprobs.reset();
+  } else if (!fields.sampling.logprobs) {
+    fields.sampling.logprobs = 0;
+  }
+  return {};
+}
+
+Result<void> read_timeout(const json::value& value, GenerationFields& fields) {
+  const Result<double> seconds = read_number("timeout_s", value);
+  if (!seconds) return seconds.error();
+  if (!(*seconds > 0.0 && *seconds <= kTimeoutMax_s)) {
+    return invalid_argument(
+        fmt::format("timeout_s must be above 0 and at most {}", kTimeoutMax_s), "timeout_s"
+    );
+  }
+  fields.timeout_s = *seconds;
+  return {};
+}
+
+using Reader = Result<void> (*)(const json::value&, GenerationFields&);
+using TextReader = Result<void> (*)(const json::value&, const Tokenizer&, GenerationFields&);
+
+// A field and where its value goes: a member that takes the value as it is, or a function.
+struct Field {
+  std::string_view name;
+  std::variant<
+      float SamplingParams::*,
+      int32_t SamplingParams::*,
+      std::optional<int32_t> SamplingParams::*,
+      bool SamplingParams::*,
+      std::vector<TokenId> SamplingParams::*,
+      std::optional<std::vector<TokenId>> SamplingParams::*,
+      bool GenerationFields::*,
+      int32_t GenerationFields::*,
+      Reader,
+      TextReader>
+      target;
+};
+
+const Field kFields[] = {
+    {"temperature", &SamplingParams::temperature},
+    {"top_k", &SamplingParams::top_k},
+    {"top_p", &SamplingParams::top_p},
+    {"min_p", &SamplingParams::min_p},
+    {"seed", read_seed},
+    {"presence_penalty", &SamplingParams::presence_penalty},
+    {"frequency_penalty", &SamplingParams::frequency_penalty},
+    {"repetition_penalty", &SamplingParams::repetition_penalty},
+    {"logit_bias", read_logit_bias},
+    {"allowed_token_ids", &SamplingParams::allowed_token_ids},
+    {"bad_words", read_bad_words},
+    {"max_tokens", &SamplingParams::max_tokens},
+    {"min_tokens", &SamplingParams::min_tokens},
+    {"ignore_eos", &SamplingParams::ignore_eos},
+    {"stop_token_ids", &SamplingParams::stop_token_ids},
+    {"stop", read_stop},
+    {"include_stop_str_in_output", &GenerationFields::include_stop_str_in_output},
+    {"skip_special_tokens", &GenerationFields::skip_special_tokens},
+    {"n", &SamplingParams::n},
+    {"top_logprobs", &SamplingParams::logprobs},
+    {"logprobs", read_logprobs},  // after top_logprobs: it may switch them off
+    {"prompt_logprobs", &SamplingParams::prompt_logprobs},
+    {"echo", &GenerationFields::echo},
+    {"priority", &GenerationFields::priority},
+    {"timeout_s", read_timeout},
+};
+
+// Reads a value of the type that a member has, and stores it there.
+class FieldReader {
+ public:
+  FieldReader(
+      const Field& field,
+      const json::value& value,
+      const Tokenizer& tokenizer,
+      GenerationFields& fields
+  )
+      : name_(field.name), value_(value), tokenizer_(tokenizer), fields_(fields) {}
+
+  template <class Member, class Owner>
+  Result<void> operator()(Member Owner::*member) const {
+    if constexpr (std::is_same_v<Owner, SamplingParams>) {
+      return read_into(fields_.sampling.*member);
+    } else {
+      return read_into(fields_.*member);
+    }
+  }
+  Result<void> operator()(Reader read) const { return read(value_, fields_); }
+  Result<void> operator()(TextReader read) const { return read(value_, tokenizer_, fields_); }
+
+ private:
+  Result<void> read_into(bool& target) const { return store(read_bool(name_, value_), target); }
+  Result<void> read_into(float& target) const { return store(read_number(name_, value_), target); }
+  Result<void> read_into(int32_t& target) const { return store(read_int32(name_, value_), target); }
+  Result<void> read_into(std::optional<int32_t>& target) const {
+    return store(read_int32(name_, value_), target);
+  }
+  Result<void> read_into(std::vector<TokenId>& target) const {
+    return store(read_list<TokenId>(name_, value_, read_int32), target);
+  }
+  Result<void> read_into(std::optional<std::vector<TokenId>>& target) const {
+    return store(read_list<TokenId>(name_, value_, read_int32), target);
+  }
+
+  std::string_view name_;
+  const json::value& value_;
+  const Tokenizer& tokenizer_;
+  GenerationFields& fields_;
+};
+
+}  // namespace
+
+bool is_generation_field(std::string_view name) {
+  return std::ranges::any_of(kFields, [&](const Field& field) { return field.name == name; });
+}
+
+Result<void> read_generation_fields(
+    const json::object& object, const Tokenizer& tokenizer, GenerationFields& fields
+) {
+  for (const Field& field : kFields) {
+    const json::value* value = object.if_contains(field.name);
+    if (value == nullptr || value->is_null()) continue;
+    Result<void> read = std::visit(FieldReader(field, *value, tokenizer, fields), field.target);
+    if (!read) return read.error();
+  }
+  return {};
+}
+
+}  // namespace millrace

@@ -1,0 +1,38 @@
+// The fields of a request that say how to generate, as JSON states them: the sampling fields of the
+// OpenAI and vLLM protocols. One parser for the command line's flags, its JSONL input and the
+// server.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "sampling/sampling_params.h"
+#include "text/tokenizer.h"
+
+namespace millrace {
+
+struct GenerationFields {
+  SamplingParams sampling;
+  std::vector<std::string> stop;  // text that ends a choice; not empty strings
+  bool include_stop_str_in_output = false;
+  bool skip_special_tokens = true;
+  bool echo = false;     // the text begins with the prompt's
+  int32_t priority = 0;  // lower first
+  std::optional<double> timeout_s;
+};
+
+// Whether a key is one of these fields.
+bool is_generation_field(std::string_view name);
+
+// Sets the fields that `object` names; null leaves a default. Keys that are no generation fields
+// are the caller's. The error's `where` is the JSON path ("logit_bias.17"). Types and this parser's
+// own bounds are checked here, ranges by validate(SamplingParams).
+Result<void> read_generation_fields(
+    const json::object& object, const Tokenizer& tokenizer, GenerationFields& fields
+);
+
+}  // namespace millrace

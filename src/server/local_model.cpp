@@ -1,0 +1,193 @@
+#include "server/local_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "checkpoint/dummy.h"
+#include "engine/kv_budget.h"
+#include "model/cpu_model.h"
+#include "model/memory_plan.h"
+#include "model/weight_names.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kKvCacheBytesDefaultMax = int64_t{4} << 30;  // as vLLM's on CPUs
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+Result<Checkpoint> open(const LocalModelOptions& options) {
+  return open_checkpoint(
+      options.text.model, {.with_weights = options.load_format == LoadFormat::kAuto}
+  );
+}
+
+// The model's own end-of-sequence ids, each once.
+std::vector<TokenId> end_tokens(const ModelConfig& config, const GenerationDefaults& defaults) {
+  std::vector<TokenId> ids = config.eos_token_ids;
+  ids.insert(ids.end(), defaults.eos_token_ids.begin(), defaults.eos_token_ids.end());
+  std::ranges::sort(ids);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+Result<int32_t> model_len(const ModelConfig& config, const EngineConfig& engine) {
+  const int64_t own = std::min<int64_t>(
+      config.max_position_embeddings, std::numeric_limits<int32_t>::max()
+  );
+  if (!engine.max_model_len) return static_cast<int32_t>(own);
+  if (*engine.max_model_len <= own) return *engine.max_model_len;
+  return invalid_argument(
+      fmt::format(
+          "--max-model-len is {}; the model was made for at most {} tokens",
+          *engine.max_model_len,
+          own
+      ),
+      "--max-model-len"
+  );
+}
+
+Result<MemoryPlan> plan(
+    const ModelConfig& config, const LocalModelOptions& options, const CpuModelOptions& model
+) {
+  Result<MemoryPlan> plan = plan_memory(
+      config,
+      {.weight_dtype = model.dtype,
+       .kv_dtype = model.kv_dtype,
+       .block_size = model.block_size,
+       .max_num_batched_tokens = model.max_num_batched_tokens,
+       .max_num_seqs = model.max_num_logits,
+       .max_model_len = model.max_model_len,
+       .available_bytes = options.available_bytes}
+  );
+  if (!plan) return plan.error();
+  const int64_t needed = plan->weights.total() + plan->activations.total();
+  if (needed <= options.available_bytes) return plan;
+  return Error{
+      ErrorCode::kResourceExhausted,
+      fmt::format(
+          "the model takes {:.2f} GiB for weights and scratch, and {:.2f} GiB are free",
+          static_cast<double>(needed) / kGiB,
+          static_cast<double>(options.available_bytes) / kGiB
+      ),
+      options.text.model
+  };
+}
+
+// What the KV cache may take: as asked, else what all sequences at their longest could use, up to
+// 4 GiB and to what is free.
+int64_t kv_bytes(const MemoryPlan& plan, const LocalModelOptions& options) {
+  if (options.kv_cache_bytes) return *options.kv_cache_bytes;
+  const double usable = static_cast<double>(plan.kv_bytes_per_token) *
+                        static_cast<double>(plan.max_model_len + plan.options.block_size) *
+                        static_cast<double>(options.engine.max_num_seqs);
+  const int64_t bound = std::min(kKvCacheBytesDefaultMax, plan.num_blocks * plan.kv_bytes_per_block);
+  return usable < static_cast<double>(bound) ? static_cast<int64_t>(usable) : bound;
+}
+
+Result<std::unique_ptr<WeightSource>> weights_of(
+    Checkpoint& checkpoint, const ModelConfig& config, const LocalModelOptions& options
+) {
+  if (options.load_format == LoadFormat::kAuto) return std::move(checkpoint.weights);
+  return make_dummy_weights(expected_tensors(config), options.engine.seed);
+}
+
+struct LoadedRunner {
+  std::unique_ptr<CpuModel> model;
+  std::vector<std::string> start_lines;
+};
+
+Result<LoadedRunner> load_runner(
+    Checkpoint& checkpoint,
+    const ModelConfig& config,
+    const LocalModelOptions& options,
+    ThreadPool& threads
+) {
+  const Result<int32_t> longest = model_len(config, options.engine);
+  if (!longest) return longest.error();
+  CpuModelOptions model;
+  model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
+  model.kv_dtype = options.kv_dtype.value_or(model.dtype);
+  model.block_size = options.block_size;
+  model.max_model_len = *longest;
+  model.max_num_batched_tokens = options.engine.max_num_batched_tokens;
+  model.max_num_logits = options.engine.max_logit_rows;
+
+  const Result<MemoryPlan> memory = plan(config, options, model);
+  if (!memory) return memory.error();
+  const Result<KvBudget> budget = plan_kv_budget({
+      .num_bytes = kv_bytes(*memory, options),
+      .bytes_per_block = memory->kv_bytes_per_block,
+      .block_size = model.block_size,
+      .max_model_len = model.max_model_len,
+  });
+  if (!budget) return budget.error();
+  model.num_blocks = budget->num_blocks;
+
+  const Result<std::unique_ptr<WeightSource>> weights = weights_of(checkpoint, config, options);
+  if (!weights) return weights.error();
+  const auto progress = [&options](size_t num_done, size_t num_tensors) {
+    if (!options.on_progress) return;
+    options.on_progress(static_cast<double>(num_done) / static_cast<double>(num_tensors));
+  };
+  Result<std::unique_ptr<CpuModel>> loaded =
+      CpuModel::load(config, **weights, model, threads, progress);
+  if (!loaded) return loaded.error();
+  std::vector<std::string> lines = {
+      fmt::format(
+          "{}: {:.1f} M parameters, {} on {} threads ({}), {:.2f} GiB of weights",
+          options.text.model,
+          static_cast<double>(memory->num_parameters) / 1e6,
+          name_of(model.dtype),
+          threads.num_threads(),
+          name_of(model.isa),
+          static_cast<double>((*loaded)->num_weight_bytes()) / kGiB
+      ),
+      budget->text,
+  };
+  return LoadedRunner{.model = *std::move(loaded), .start_lines = std::move(lines)};
+}
+
+}  // namespace
+
+DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint) {
+  if (config.dtype) return *config.dtype;
+  return checkpoint.vocabulary ? DType::kFloat16 : DType::kFloat32;
+}
+
+Result<LocalModel> load_local_model(LocalModelOptions options) {
+  Result<Checkpoint> checkpoint = open(options);
+  if (!checkpoint) return checkpoint.error();
+  Result<ModelConfig> config = parse_model_config(checkpoint->config);
+  if (!config) return config.error();
+  Result<GenerationDefaults> defaults =
+      parse_generation_defaults(checkpoint->generation_config, config->vocab_size);
+  if (!defaults) return defaults.error();
+  const std::optional<int64_t> dummy_vocab_size =
+      options.load_format == LoadFormat::kDummy ? std::optional(config->vocab_size) : std::nullopt;
+  Result<ModelText> text = load_model_text(options.text, dummy_vocab_size);
+  if (!text) return text.error();
+
+  options.engine.eos_token_ids = end_tokens(*config, *defaults);
+  options.engine.max_logit_rows =
+      std::max(options.engine.max_logit_rows, options.engine.max_num_seqs);
+  auto threads = std::make_unique<ThreadPool>(options.num_threads);
+  Result<LoadedRunner> runner = load_runner(*checkpoint, *config, options, *threads);
+  if (!runner) return runner.error();
+  const DType dtype = runner->model->options().dtype;
+  Result<std::unique_ptr<Engine>> engine = Engine::start(std::move(runner->model), options.engine);
+  if (!engine) return engine.error();
+  return LocalModel{
+      .text = *std::move(text),
+      .config = *std::move(config),
+      .dtype = dtype,
+      .defaults = options.use_generation_config ? *std::move(defaults) : GenerationDefaults(),
+      .threads = std::move(threads),
+      .engine = *std::move(engine),
+      .start_lines = std::move(runner->start_lines),
+  };
+}
+
+}  // namespace millrace

@@ -1,0 +1,31 @@
+// The text side of a model: what turns text and chats into token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace millrace {
+
+struct ModelText {
+  Tokenizer tokenizer;
+  std::optional<ChatTemplate> chat_template;  // none: the model takes plain text only
+};
+
+struct ModelTextOptions {
+  std::string model;                              // directory or .gguf file
+  std::optional<std::string> tokenizer;           // a place to take the tokenizer from instead
+  std::optional<std::string> chat_template_file;  // Jinja source that replaces the model's own
+};
+
+// A directory needs no more than a tokenizer.json, or a GGUF file. With `dummy_vocab_size` a
+// directory without either gets a placeholder of one token a byte, for models with dummy weights.
+Result<ModelText> load_model_text(
+    const ModelTextOptions& options, std::optional<int64_t> dummy_vocab_size = std::nullopt
+);
+
+}  // namespace millrace
