@@ -13,17 +13,6 @@ namespace {
 
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
-PackedMatrix packed(DType dtype, std::span<const float> rows, size_t num_columns) {
-  const size_t num_rows = rows.size() / num_columns;
-  PackedMatrix matrix = *PackedMatrix::allocate(dtype, num_rows, num_columns);
-  for (size_t panel = 0; panel < matrix.num_panels(); ++panel) {
-    const size_t begin = panel * 16;
-    const size_t count = std::min<size_t>(16, num_rows - begin);
-    matrix.pack_panel(panel, rows.subspan(begin * num_columns, count * num_columns));
-  }
-  return matrix;
-}
-
 struct Shape {
   size_t num_tokens;
   size_t num_inputs;
