@@ -25,6 +25,10 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  // Tells the system that the bytes are read once, from front to back: it reads further ahead and
+  // keeps less behind. A hint; nothing depends on it.
+  void advise_sequential() const;
+
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
   std::span<const std::byte> bytes_;

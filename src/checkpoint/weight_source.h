@@ -13,14 +13,26 @@
 
 namespace millrace {
 
-// How a tensor lies in its file.
-enum class StorageType { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1 };
+// How a tensor lies in its file. kOther: a type that the format allows and nothing here can read;
+// such a tensor is listed all the same, and only who wants to load it is refused.
+enum class StorageType { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kOther };
 
 struct TensorInfo {
-  std::string name;            // Hugging Face's name, also for GGUF files
+  std::string name;  // Hugging Face's name, also for GGUF files
   StorageType storage = StorageType::kF32;
-  std::vector<int64_t> shape;  // outermost first: [out, in] for a matrix
+  std::vector<int64_t> shape;     // outermost first: [out, in] for a matrix
+  std::string storage_name = {};  // the file's own word for kOther ("I32", "Q4_K"); else empty
+
+  // A row is all but the first dimension; a vector or a scalar is one row.
+  int64_t num_rows() const;
+  int64_t row_length() const;
 };
+
+// Refuses a tensor that read_rows cannot read, by its name and type.
+Result<void> check_readable(const TensorInfo& tensor);
+
+// "[49152, 576]"
+std::string format_shape(std::span<const int64_t> shape);
 
 // Tensors by Hugging Face's names, read as float32 rows. Reading is const and thread-safe.
 class WeightSource {
@@ -34,7 +46,8 @@ class WeightSource {
 
   // Writes rows [row_begin, row_begin + num_rows) of a tensor as float32, exactly as stored or
   // dequantized. A row is all but the first dimension; a vector is one row.
-  // `out`: [num_rows, row length]. REQUIRES: the tensor exists and the rows are within it.
+  // `out`: [num_rows, row length]. REQUIRES: the tensor is one of tensors(), check_readable() holds
+  // for it, and the rows are within it.
   virtual void read_rows(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const = 0;

@@ -16,6 +16,9 @@ namespace millrace {
 
 enum class ModelFamily { kLlama, kQwen2, kQwen3, kQwen2Moe, kQwen3Moe };
 
+// "llama", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe": config.json's model_type.
+[[nodiscard]] std::string_view name_of(ModelFamily family);
+
 // Llama-3.1's stretching of low rotary frequencies ("rope_type": "llama3").
 struct Llama3RopeScaling {
   double factor = 8.0;
@@ -31,7 +34,7 @@ struct MoeConfig {
   int64_t expert_intermediate_size = 0;
   int64_t shared_expert_intermediate_size = 0;  // 0: none
   int64_t decoder_sparse_step = 1;
-  std::vector<int64_t> dense_layers;            // "mlp_only_layers"
+  std::vector<int64_t> dense_layers;  // "mlp_only_layers"
   bool normalize_topk = false;
 };
 
@@ -42,7 +45,7 @@ struct ModelConfig {
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
-  int64_t head_dim = 0;      // need not be hidden_size / num_heads
+  int64_t head_dim = 0;  // need not be hidden_size / num_heads
   int64_t vocab_size = 0;
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
@@ -51,20 +54,25 @@ struct ModelConfig {
   bool attention_bias = false;  // on q, k and v (and on o where `attention_out_bias`)
   bool attention_out_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;         // an rms_norm over each head of q and k before rope
+  bool qk_norm = false;  // an rms_norm over each head of q and k before rope
   bool tie_word_embeddings = false;
   std::optional<MoeConfig> moe;
-  std::optional<DType> dtype;   // "torch_dtype" or "dtype"
+  std::optional<DType> dtype;  // "torch_dtype" or "dtype"
   std::optional<TokenId> bos_token_id;
   std::vector<TokenId> eos_token_ids;
 
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
+
+  // Whether the layer's feed-forward network is a mixture of experts.
+  bool has_experts(int64_t layer) const;
 };
 
-// Reads config.json's object. Every size is checked for range and consistency; a feature that would
-// change the result and is not implemented (a rope type, sliding windows in use, another activation)
-// is refused by its name, with the JSON path in the error's `where`.
+// Reads config.json's object, in the spelling of transformers 4 or 5. Where a key is absent, the
+// default is that of transformers' configuration class. Every size is checked for range and
+// consistency; a feature that would change the result and is not implemented (a rope type, sliding
+// windows in use, another activation) is refused by its name, with the JSON path in the error's
+// `where`.
 Result<ModelConfig> parse_model_config(const json::object& config);
 
 }  // namespace millrace

@@ -1,0 +1,30 @@
+// Stored weights to float32. Exact for F32, F16 and BF16; for the block formats the value is what
+// their definition says, evaluated in float32 with one rounding per operation, so that it is equal
+// bit for bit to the reference implementation of the GGUF format (`gguf.quants.dequantize`).
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "checkpoint/weight_source.h"
+
+namespace millrace {
+
+// `block_bytes` bytes hold `block_elements` consecutive elements of a row.
+//   Q8_0: f16 d, 32 x int8 q:                x = d * q
+//   Q4_0: f16 d, 16 bytes of nibbles q:      x = d * (q - 8)
+//   Q4_1: f16 d, f16 m, 16 bytes of nibbles: x = d * q + m
+// Low nibbles are elements 0 to 15 of a block, high nibbles 16 to 31.
+struct BlockLayout {
+  size_t block_elements = 1;
+  size_t block_bytes = 0;
+};
+
+// REQUIRES: storage is not kOther.
+BlockLayout block_layout(StorageType storage);
+
+// `stored`: whole blocks in little-endian byte order, without alignment; `out`: their elements.
+// REQUIRES: storage is not kOther, and the two sizes belong together.
+void dequantize(StorageType storage, std::span<const std::byte> stored, std::span<float> out);
+
+}  // namespace millrace

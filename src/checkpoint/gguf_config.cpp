@@ -1,0 +1,270 @@
+// GGUF metadata as a config.json object.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/dequantize.h"
+#include "checkpoint/gguf_model.h"
+#include "checkpoint/printable.h"
+
+namespace millrace {
+namespace {
+
+struct Architecture {
+  std::string_view gguf_name;  // general.architecture, also the model_type
+  std::string_view class_name;
+};
+
+constexpr std::array kArchitectures = {
+    Architecture{"llama", "LlamaForCausalLM"},
+    Architecture{"qwen2", "Qwen2ForCausalLM"},
+    Architecture{"qwen3", "Qwen3ForCausalLM"},
+};
+
+// What a model of these architectures does not have; a file that sets one is another model.
+constexpr std::array<std::string_view, 6> kRefusedKeys = {
+    "expert_count",
+    "attention.sliding_window",
+    "attention.scale",
+    "logit_scale",
+    "embedding_scale",
+    "residual_scale",
+};
+
+Result<Architecture> read_architecture(const GgufFile& file) {
+  const Result<std::optional<std::string>> name = file.string("general.architecture");
+  if (!name) return name.error();
+  if (!*name) return invalid_argument("GGUF: general.architecture is missing");
+  for (const Architecture& architecture : kArchitectures) {
+    if (architecture.gguf_name == **name) return architecture;
+  }
+  return unsupported(
+      fmt::format(
+          "GGUF: architecture '{}' is not supported (supported: llama, qwen2, qwen3)",
+          printable(**name)
+      ),
+      "general.architecture"
+  );
+}
+
+// Copies metadata of one architecture into a config, remembering the first error.
+class ConfigWriter {
+ public:
+  ConfigWriter(const GgufFile& file, std::string_view architecture)
+      : file_(file), prefix_(std::string(architecture) + ".") {}
+
+  void integer(std::string_view gguf_key, std::string_view config_key) {
+    put(file_.integer(prefix_ + std::string(gguf_key)), config_key);
+  }
+  void number(std::string_view gguf_key, std::string_view config_key) {
+    put(file_.number(prefix_ + std::string(gguf_key)), config_key);
+  }
+  void token(std::string_view gguf_key, std::string_view config_key) {
+    put(file_.integer(gguf_key), config_key);
+  }
+  void set(std::string_view config_key, json::value value) {
+    config_[config_key] = std::move(value);
+  }
+
+  std::optional<int64_t> find_integer(std::string_view config_key) const {
+    const json::value* value = config_.if_contains(config_key);
+    const int64_t* integer = value == nullptr ? nullptr : value->if_int64();
+    return integer == nullptr ? std::nullopt : std::optional(*integer);
+  }
+  double find_number(std::string_view config_key, double otherwise) const {
+    const json::value* value = config_.if_contains(config_key);
+    return value == nullptr ? otherwise : value->to_number<double>();
+  }
+
+  Result<json::object> finish() && {
+    if (error_) return *error_;
+    return std::move(config_);
+  }
+
+ private:
+  template <class T>
+  void put(const Result<std::optional<T>>& value, std::string_view config_key) {
+    if (!value) {
+      if (!error_) error_ = value.error();
+    } else if (*value) {
+      config_[config_key] = **value;
+    }
+  }
+
+  const GgufFile& file_;
+  std::string prefix_;
+  json::object config_;
+  std::optional<Error> error_;
+};
+
+Result<void> check_refused_keys(const GgufFile& file, std::string_view architecture) {
+  for (const std::string_view suffix : kRefusedKeys) {
+    const std::string key = fmt::format("{}.{}", architecture, suffix);
+    const GgufValue* value = file.find(key);
+    if (value == nullptr) continue;
+    const uint64_t* count = std::get_if<uint64_t>(value);
+    if (count != nullptr && *count == 0) continue;  // "none of it"
+    return unsupported(fmt::format("GGUF: '{}' is not supported", key), key);
+  }
+  return {};
+}
+
+void write_sizes(const GgufFile& file, ConfigWriter& config) {
+  config.integer("embedding_length", "hidden_size");
+  config.integer("feed_forward_length", "intermediate_size");
+  config.integer("block_count", "num_hidden_layers");
+  config.integer("attention.head_count", "num_attention_heads");
+  config.integer("attention.head_count_kv", "num_key_value_heads");
+  config.integer("attention.key_length", "head_dim");
+  config.integer("context_length", "max_position_embeddings");
+  config.integer("vocab_size", "vocab_size");
+  config.number("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+  config.number("rope.freq_base", "rope_theta");
+  if (const GgufTensor* embedding = file.find_tensor("token_embd.weight")) {
+    config.set("vocab_size", embedding->shape.front());
+  }
+  config.set("tie_word_embeddings", file.find_tensor("output.weight") == nullptr);
+}
+
+// qwen3's head_dim has a default of its own in config.json; the format's default is this quotient.
+void write_head_dim(ConfigWriter& config) {
+  if (config.find_integer("head_dim")) return;
+  const std::optional<int64_t> hidden = config.find_integer("hidden_size");
+  const std::optional<int64_t> heads = config.find_integer("num_attention_heads");
+  if (hidden && heads && *heads > 0) config.set("head_dim", *hidden / *heads);
+}
+
+Result<void> write_tokens(const GgufFile& file, ConfigWriter& config) {
+  config.set("bos_token_id", nullptr);
+  config.token("tokenizer.ggml.bos_token_id", "bos_token_id");
+  json::array eos;
+  for (const std::string_view key :
+       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
+    const Result<std::optional<int64_t>> id = file.integer(key);
+    if (!id) return id.error();
+    if (!*id) continue;
+    const bool known = std::any_of(eos.begin(), eos.end(), [&](const json::value& other) {
+      return other.get_int64() == **id;
+    });
+    if (!known) eos.push_back(**id);
+  }
+  config.set("eos_token_id", eos);
+  return {};
+}
+
+// The format states no type for the whole model; an unquantized embedding shows it.
+void write_dtype(const GgufFile& file, ConfigWriter& config) {
+  const GgufTensor* embedding = file.find_tensor("token_embd.weight");
+  if (embedding == nullptr) return;
+  if (embedding->storage == StorageType::kF32) config.set("torch_dtype", "float32");
+  if (embedding->storage == StorageType::kF16) config.set("torch_dtype", "float16");
+  if (embedding->storage == StorageType::kBF16) config.set("torch_dtype", "bfloat16");
+}
+
+// `rope_type` linear, yarn and so on as the file names them: parse_model_config refuses what it
+// does not know.
+Result<void> write_rope_type(
+    const GgufFile& file, std::string_view architecture, ConfigWriter& config
+) {
+  const std::string prefix = fmt::format("{}.rope.", architecture);
+  const Result<std::optional<std::string>> type = file.string(prefix + "scaling.type");
+  if (!type) return type.error();
+  const Result<std::optional<double>> old_factor = file.number(prefix + "scale_linear");
+  if (!old_factor) return old_factor.error();
+  if (*type && **type != "none") {
+    config.set("rope_scaling", json::object({{"rope_type", **type}}));
+  } else if (*old_factor && **old_factor != 1.0) {
+    config.set("rope_scaling", json::object({{"rope_type", "linear"}}));
+  }
+  const Result<std::optional<int64_t>> rotated = file.integer(prefix + "dimension_count");
+  if (!rotated) return rotated.error();
+  const std::optional<int64_t> head_dim = config.find_integer("head_dim");
+  if (*rotated && head_dim && *head_dim > 0 && **rotated != *head_dim) {
+    config.set(
+        "partial_rotary_factor", static_cast<double>(**rotated) / static_cast<double>(*head_dim)
+    );
+  }
+  return {};
+}
+
+// The divisor of one rotary frequency by Llama 3.1's formula with its published parameters.
+double llama3_divisor(double frequency, double factor) {
+  constexpr double kLow = 1.0;
+  constexpr double kHigh = 4.0;
+  constexpr double kContext = 8192.0;
+  const double wavelength = 2.0 * std::numbers::pi / frequency;
+  if (wavelength < kContext / kHigh) return 1.0;
+  if (wavelength > kContext / kLow) return factor;
+  const double smooth = (kContext / wavelength - kLow) / (kHigh - kLow);
+  return 1.0 / ((1.0 - smooth) / factor + smooth);
+}
+
+// The file holds the divisors themselves and not the parameters that they come from. The longest
+// wavelength is divided by the whole factor; if all others follow from it, the formula is known.
+Result<void> write_rope_divisors(const GgufFile& file, ConfigWriter& config) {
+  const GgufTensor* tensor = file.find_tensor("rope_freqs.weight");
+  if (tensor == nullptr) return {};
+  const Error refused = unsupported(
+      "GGUF: the rotary factors in 'rope_freqs.weight' are not those of Llama 3.1's formula",
+      "rope_freqs.weight"
+  );
+  const int64_t head_dim = config.find_integer("head_dim").value_or(0);
+  const bool usable = tensor->storage == StorageType::kF32 && tensor->shape.size() == 1 &&
+                      tensor->shape.front() * 2 == head_dim;
+  if (!usable) return refused;
+  std::vector<float> divisors(static_cast<size_t>(tensor->shape.front()));
+  dequantize(StorageType::kF32, tensor->bytes, divisors);
+  const double factor = divisors.back();
+  if (!(factor > 1.0) || !std::isfinite(factor)) return refused;
+  const double theta = config.find_number("rope_theta", 10000.0);
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(head_dim);
+    const double expected = llama3_divisor(std::pow(theta, -exponent), factor);
+    // The formula has a kink where float32 may fall on the other side; it is continuous there.
+    const double difference = std::abs(static_cast<double>(divisors[i]) - expected);
+    if (!(difference <= 1e-3 * expected)) return refused;
+  }
+  config.set(
+      "rope_scaling",
+      json::object({
+          {"rope_type", "llama3"},
+          {"factor", factor},
+          {"low_freq_factor", 1.0},
+          {"high_freq_factor", 4.0},
+          {"original_max_position_embeddings", 8192},
+      })
+  );
+  return {};
+}
+
+}  // namespace
+
+Result<json::object> gguf_config(const GgufFile& file) {
+  const Result<Architecture> architecture = read_architecture(file);
+  if (!architecture) return architecture.error();
+  const Result<void> no_other = check_refused_keys(file, architecture->gguf_name);
+  if (!no_other) return no_other.error();
+
+  ConfigWriter config(file, architecture->gguf_name);
+  config.set("model_type", json::string(architecture->gguf_name));
+  config.set("architectures", json::array({json::string(architecture->class_name)}));
+  config.set("hidden_act", "silu");
+  config.set("attention_bias", file.find_tensor("blk.0.attn_q.bias") != nullptr);
+  write_sizes(file, config);
+  write_head_dim(config);
+  write_dtype(file, config);
+  const Result<void> tokens = write_tokens(file, config);
+  if (!tokens) return tokens.error();
+  const Result<void> rope_type = write_rope_type(file, architecture->gguf_name, config);
+  if (!rope_type) return rope_type.error();
+  const Result<void> divisors = write_rope_divisors(file, config);
+  if (!divisors) return divisors.error();
+  return std::move(config).finish();
+}
+
+}  // namespace millrace

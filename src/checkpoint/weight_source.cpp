@@ -1,0 +1,41 @@
+#include "checkpoint/weight_source.h"
+
+#include <fmt/format.h>
+
+#include "checkpoint/printable.h"
+
+namespace millrace {
+
+int64_t TensorInfo::num_rows() const {
+  return shape.size() >= 2 ? shape.front() : 1;
+}
+
+int64_t TensorInfo::row_length() const {
+  int64_t length = 1;
+  for (size_t i = shape.size() >= 2 ? 1 : 0; i < shape.size(); ++i) length *= shape[i];
+  return length;
+}
+
+Result<void> check_readable(const TensorInfo& tensor) {
+  if (tensor.storage != StorageType::kOther) return {};
+  return unsupported(
+      fmt::format(
+          "tensor '{}' has dtype {}, which is not supported yet as a weight "
+          "(supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1)",
+          printable(tensor.name),
+          tensor.storage_name
+      ),
+      printable(tensor.name)
+  );
+}
+
+std::string format_shape(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i != 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+}  // namespace millrace

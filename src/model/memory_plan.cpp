@@ -1,0 +1,242 @@
+#include "model/memory_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/math.h"
+#include "model/weight_names.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kPanelRows = 16;
+constexpr int64_t kFloatBytes = 4;
+// With parse_model_config's limit of 2^50 parameters these bounds keep every sum below 2^63.
+constexpr int64_t kBlockSizeMax = 1 << 16;
+constexpr int64_t kBatchedTokensMax = 1 << 22;
+constexpr int64_t kSeqsMax = 1 << 20;
+constexpr int64_t kModelLenMax = 1 << 26;
+
+Result<void> check_option(std::string_view name, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max) return {};
+  return invalid_argument(
+      fmt::format("{} is {}; it must be {} to {}", name, value, min, max), std::string(name)
+  );
+}
+
+Result<void> check_options(const MemoryPlanOptions& options) {
+  const Result<void> checks[] = {
+      check_option("block_size", options.block_size, 1, kBlockSizeMax),
+      check_option("max_num_batched_tokens", options.max_num_batched_tokens, 1, kBatchedTokensMax),
+      check_option("max_num_seqs", options.max_num_seqs, 1, kSeqsMax),
+      check_option("max_model_len", options.max_model_len, 0, kModelLenMax),
+      check_option("available_bytes", options.available_bytes, 0, int64_t{1} << 60),
+  };
+  for (const Result<void>& check : checks) {
+    if (!check) return check.error();
+  }
+  return {};
+}
+
+int64_t stored_bytes(const TensorInfo& info, DType dtype) {
+  if (info.shape.size() < 2) return info.row_length() * kFloatBytes;
+  const auto element = static_cast<int64_t>(size_of(dtype));
+  return round_up(info.num_rows(), kPanelRows) * info.row_length() * element;
+}
+
+int64_t& component(WeightBytes& bytes, TensorRole role) {
+  switch (role) {
+    case TensorRole::kEmbedding:
+      return bytes.embedding;
+    case TensorRole::kAttention:
+      return bytes.attention;
+    case TensorRole::kMlp:
+      return bytes.mlp;
+    case TensorRole::kExperts:
+      return bytes.experts;
+    case TensorRole::kRouter:
+      return bytes.router;
+    case TensorRole::kNorm:
+      return bytes.norms;
+    case TensorRole::kLmHead:
+      return bytes.lm_head;
+  }
+  return bytes.mlp;
+}
+
+WeightBytes count_weights(const ModelConfig& config, DType dtype) {
+  WeightBytes bytes;
+  for (const ExpectedTensor& tensor : expected_tensors_with_roles(config)) {
+    component(bytes, tensor.role) += stored_bytes(tensor.info, dtype);
+  }
+  return bytes;
+}
+
+// The most values of a feed-forward network's inner layer that one token has.
+int64_t inner_values_per_token(const ModelConfig& config) {
+  int64_t values = 0;
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    if (!config.has_experts(i)) {
+      values = std::max(values, config.intermediate_size);
+    } else {
+      const MoeConfig& moe = *config.moe;
+      const int64_t routed = moe.num_experts_per_token * moe.expert_intermediate_size;
+      values = std::max({values, routed, moe.shared_expert_intermediate_size});
+    }
+  }
+  return values;
+}
+
+ActivationBytes count_activations(const ModelConfig& config, const MemoryPlan& plan) {
+  const int64_t tokens = plan.options.max_num_batched_tokens;
+  const int64_t rows = std::min(plan.options.max_num_seqs, tokens);
+  const int64_t inner = inner_values_per_token(config);
+  ActivationBytes bytes;
+  bytes.hidden = tokens * config.hidden_size * kFloatBytes;
+  bytes.normed = tokens * config.hidden_size * kFloatBytes;
+  bytes.qkv = tokens * (config.q_size() + 2 * config.kv_size()) * kFloatBytes;
+  bytes.attention = tokens * config.q_size() * kFloatBytes;
+  bytes.gate_up = tokens * 2 * inner * kFloatBytes;
+  bytes.mlp = tokens * inner * kFloatBytes;
+  if (config.moe) {
+    const int64_t per_token = config.moe->num_experts + 2 * config.moe->num_experts_per_token;
+    bytes.router = tokens * per_token * kFloatBytes;
+  }
+  bytes.logits = rows * (config.vocab_size + config.hidden_size) * kFloatBytes;
+  bytes.rope = plan.max_model_len * config.head_dim * kFloatBytes;
+  return bytes;
+}
+
+std::vector<SequenceCapacity> count_capacities(const MemoryPlan& plan) {
+  std::vector<int64_t> lengths;
+  for (const int64_t length : {1024, 4096, 8192, 32768, 131072}) {
+    if (length < plan.max_model_len) lengths.push_back(length);
+  }
+  lengths.push_back(plan.max_model_len);
+  std::vector<SequenceCapacity> capacities;
+  for (const int64_t length : lengths) {
+    const int64_t blocks_each = div_ceil(length, plan.options.block_size);
+    capacities.push_back({.num_tokens = length, .num_sequences = plan.num_blocks / blocks_each});
+  }
+  return capacities;
+}
+
+std::string format_bytes(int64_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < kUnits.size()) {
+    value /= 1024.0;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+// "embedding 1.0 GiB, attention 2.0 GiB", without what is zero.
+std::string list_terms(std::initializer_list<std::pair<std::string_view, int64_t>> terms) {
+  std::string text;
+  for (const auto& [name, bytes] : terms) {
+    if (bytes == 0) continue;
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} {}", name, format_bytes(bytes));
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOptions& options) {
+  const Result<void> good = check_options(options);
+  if (!good) return good.error();
+  MemoryPlan plan;
+  plan.options = options;
+  plan.max_model_len =
+      options.max_model_len != 0 ? options.max_model_len : config.max_position_embeddings;
+  plan.num_parameters = num_parameters(config);
+  plan.weights = count_weights(config, options.weight_dtype);
+  plan.activations = count_activations(config, plan);
+  plan.kv_bytes_per_token =
+      2 * config.num_layers * config.kv_size() * static_cast<int64_t>(size_of(options.kv_dtype));
+  plan.kv_bytes_per_block = plan.kv_bytes_per_token * options.block_size;
+
+  const int64_t fixed = plan.weights.total() + plan.activations.total();
+  const int64_t left = options.available_bytes - fixed;
+  plan.num_blocks = left > 0 ? left / plan.kv_bytes_per_block : 0;
+  const int64_t blocks_wanted = div_ceil(plan.max_model_len, options.block_size);
+  const std::optional<int64_t> wanted = checked_mul(blocks_wanted, plan.kv_bytes_per_block);
+  if (!wanted || *wanted > int64_t{1} << 61) {
+    return invalid_argument("one sequence alone would take more than 2^61 bytes", "max_model_len");
+  }
+  plan.missing_bytes = std::max<int64_t>(0, fixed + *wanted - options.available_bytes);
+  plan.capacities = count_capacities(plan);
+  return plan;
+}
+
+std::string format_plan(const MemoryPlan& plan) {
+  const WeightBytes& weights = plan.weights;
+  const ActivationBytes& scratch = plan.activations;
+  std::string text =
+      fmt::format("parameters   {:.3f} B\n", static_cast<double>(plan.num_parameters) / 1e9);
+  text += fmt::format(
+      "weights      {} as {} ({})\n",
+      format_bytes(weights.total()),
+      name_of(plan.options.weight_dtype),
+      list_terms({
+          {"embedding", weights.embedding},
+          {"attention", weights.attention},
+          {"mlp", weights.mlp},
+          {"experts", weights.experts},
+          {"router", weights.router},
+          {"norms", weights.norms},
+          {"lm_head", weights.lm_head},
+      })
+  );
+  text += fmt::format(
+      "activations  {} for {} tokens and {} sequences a step ({})\n",
+      format_bytes(scratch.total()),
+      plan.options.max_num_batched_tokens,
+      plan.options.max_num_seqs,
+      list_terms({
+          {"hidden", scratch.hidden + scratch.normed},
+          {"qkv", scratch.qkv},
+          {"attention", scratch.attention},
+          {"mlp", scratch.gate_up + scratch.mlp},
+          {"router", scratch.router},
+          {"logits", scratch.logits},
+          {"rope", scratch.rope},
+      })
+  );
+  text += fmt::format(
+      "kv cache     {} a token as {}, {} a block of {} tokens\n",
+      format_bytes(plan.kv_bytes_per_token),
+      name_of(plan.options.kv_dtype),
+      format_bytes(plan.kv_bytes_per_block),
+      plan.options.block_size
+  );
+  text += fmt::format(
+      "available    {}: {} blocks, {} tokens\n",
+      format_bytes(plan.options.available_bytes),
+      plan.num_blocks,
+      plan.num_blocks * plan.options.block_size
+  );
+  for (const SequenceCapacity& capacity : plan.capacities) {
+    text += fmt::format(
+        "             {:>8} sequences of {:>8} tokens\n",
+        capacity.num_sequences,
+        capacity.num_tokens
+    );
+  }
+  if (plan.missing_bytes > 0) {
+    text += fmt::format(
+        "missing      {} until one sequence of {} tokens fits\n",
+        format_bytes(plan.missing_bytes),
+        plan.max_model_len
+    );
+  }
+  return text;
+}
+
+}  // namespace millrace
