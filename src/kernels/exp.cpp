@@ -1,0 +1,18 @@
+#include "kernels/exp.h"
+
+#include "kernels/exp_kernel.h"
+
+namespace millrace {
+
+void exp_in_place(Isa isa, std::span<float> values) {
+  switch (isa) {
+    case Isa::kReference:
+      return exp_in_place_reference(values.data(), values.size());
+    case Isa::kAvx2:
+      return exp_in_place_avx2(values.data(), values.size());
+    case Isa::kAvx512:
+      return exp_in_place_avx512(values.data(), values.size());
+  }
+}
+
+}  // namespace millrace

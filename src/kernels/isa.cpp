@@ -1,0 +1,43 @@
+#include "kernels/isa.h"
+
+#include <array>
+
+namespace millrace {
+namespace {
+
+constexpr std::array kSlowestFirst = {Isa::kReference, Isa::kAvx2, Isa::kAvx512};
+
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+}
+
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  switch (isa) {
+    case Isa::kReference:
+      return "reference";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+  }
+  return "unknown";
+}
+
+std::span<const Isa> supported_isas() {
+  const size_t count = has_avx512() ? 3 : has_avx2() ? 2 : 1;
+  return std::span(kSlowestFirst).first(count);
+}
+
+Isa best_isa() {
+  return supported_isas().back();
+}
+
+}  // namespace millrace

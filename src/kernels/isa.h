@@ -1,0 +1,25 @@
+// Which instructions an operator may use. Chosen once by whoever makes the model and passed down;
+// every choice gives the same bits, so it is a matter of speed and of testing alone.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace millrace {
+
+enum class Isa {
+  kReference,  // plain C++ with std::fma: slow, and the definition of every result
+  kAvx2,       // AVX2, FMA, F16C
+  kAvx512,     // AVX-512 F, BW, DQ, VL
+};
+
+// "reference", "avx2", "avx512".
+[[nodiscard]] std::string_view name_of(Isa isa);
+
+// Those that this processor and its system can run, slowest first; never empty.
+[[nodiscard]] std::span<const Isa> supported_isas();
+
+// The fastest of them.
+[[nodiscard]] Isa best_isa();
+
+}  // namespace millrace

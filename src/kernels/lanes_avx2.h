@@ -1,0 +1,156 @@
+// Sixteen lanes in two AVX2 registers. See lanes.h for the contract and the rules.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/lanes.h"
+#include "tensor/dtype.h"
+
+namespace millrace {
+namespace {
+
+struct Avx2Lanes {
+  __m256 lo;  // lanes 0..7
+  __m256 hi;  // lanes 8..15
+
+  [[gnu::always_inline]] static Avx2Lanes zero() {
+    return {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  }
+  [[gnu::always_inline]] static Avx2Lanes broadcast(float x) {
+    return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
+  }
+
+  [[gnu::always_inline]] static Avx2Lanes load(const float* p) {
+    return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes load(const Float16* p) {
+    return {_mm256_cvtph_ps(load_eight(p)), _mm256_cvtph_ps(load_eight(p + 8))};
+  }
+  [[gnu::always_inline]] static Avx2Lanes load(const BFloat16* p) {
+    return {from_bfloat16(load_eight(p)), from_bfloat16(load_eight(p + 8))};
+  }
+  // Through a copy: there are no masked loads of 16-bit elements, and this is never an inner loop
+  // of a real model, whose sizes are multiples of sixteen.
+  template <class T>
+  [[gnu::always_inline]] static Avx2Lanes load_first(const T* p, size_t n) {
+    T copy[kLanes] = {};
+    for (size_t i = 0; i < n; ++i) copy[i] = p[i];
+    return load(copy);
+  }
+
+  [[gnu::always_inline]] static void store(float* p, Avx2Lanes a) {
+    _mm256_storeu_ps(p, a.lo);
+    _mm256_storeu_ps(p + 8, a.hi);
+  }
+  [[gnu::always_inline]] static void store(Float16* p, Avx2Lanes a) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    store_eight(p, _mm256_cvtps_ph(a.lo, kNearest));
+    store_eight(p + 8, _mm256_cvtps_ph(a.hi, kNearest));
+  }
+  [[gnu::always_inline]] static void store(BFloat16* p, Avx2Lanes a) {
+    // Packing works within 128-bit halves; the permutation puts the quarters back in order.
+    const __m256i packed = _mm256_packus_epi32(to_bfloat16_bits(a.lo), to_bfloat16_bits(a.hi));
+    const __m256i ordered = _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), ordered);
+  }
+  template <class T>
+  [[gnu::always_inline]] static void store_first(T* p, Avx2Lanes a, size_t n) {
+    T copy[kLanes];
+    store(copy, a);
+    for (size_t i = 0; i < n; ++i) p[i] = copy[i];
+  }
+
+  [[gnu::always_inline]] static Avx2Lanes add(Avx2Lanes a, Avx2Lanes b) {
+    return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes sub(Avx2Lanes a, Avx2Lanes b) {
+    return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes mul(Avx2Lanes a, Avx2Lanes b) {
+    return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes div(Avx2Lanes a, Avx2Lanes b) {
+    return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes min(Avx2Lanes a, Avx2Lanes b) {
+    return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes max(Avx2Lanes a, Avx2Lanes b) {
+    return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes fma(Avx2Lanes a, Avx2Lanes b, Avx2Lanes c) {
+    return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes fms(Avx2Lanes a, Avx2Lanes b, Avx2Lanes c) {
+    return {_mm256_fmsub_ps(a.lo, b.lo, c.lo), _mm256_fmsub_ps(a.hi, b.hi, c.hi)};
+  }
+
+  [[gnu::always_inline]] static Avx2Lanes widen_even(const BFloat16* p) {
+    return {
+        _mm256_castsi256_ps(_mm256_slli_epi32(load_sixteen(p), 16)),
+        _mm256_castsi256_ps(_mm256_slli_epi32(load_sixteen(p + 16), 16))};
+  }
+  [[gnu::always_inline]] static Avx2Lanes widen_odd(const BFloat16* p) {
+    const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000U));
+    return {
+        _mm256_castsi256_ps(_mm256_and_si256(load_sixteen(p), upper)),
+        _mm256_castsi256_ps(_mm256_and_si256(load_sixteen(p + 16), upper))};
+  }
+
+  [[gnu::always_inline]] static Avx2Lanes scale_by_power_of_two(Avx2Lanes a, Avx2Lanes t) {
+    return {scale_eight(a.lo, t.lo), scale_eight(a.hi, t.hi)};
+  }
+
+  [[gnu::always_inline]] static float sum(Avx2Lanes a) {
+    const __m256 eight = _mm256_add_ps(a.lo, a.hi);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+  [[gnu::always_inline]] static float max_of(Avx2Lanes a) {
+    const __m256 eight = _mm256_max_ps(a.lo, a.hi);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+  }
+
+ private:
+  [[gnu::always_inline]] static __m128i load_eight(const void* p) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(p));
+  }
+  [[gnu::always_inline]] static __m256i load_sixteen(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  }
+  [[gnu::always_inline]] static void store_eight(void* p, __m128i bits) {
+    _mm_storeu_si128(static_cast<__m128i*>(p), bits);
+  }
+  [[gnu::always_inline]] static __m256 from_bfloat16(__m128i bits) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+  [[gnu::always_inline]] static __m256i to_bfloat16_bits(__m256 a) {
+    const __m256i bits = _mm256_castps_si256(a);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded =
+        _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+  }
+  // In two factors, because 2^n itself need not be a normal float where the product is one.
+  [[gnu::always_inline]] static __m256 scale_eight(__m256 a, __m256 t) {
+    const __m256i shift = _mm256_castps_si256(_mm256_set1_ps(kRoundingShift));
+    const __m256i n = _mm256_sub_epi32(_mm256_castps_si256(t), shift);
+    const __m256i half = _mm256_srai_epi32(n, 1);
+    const __m256 part = _mm256_mul_ps(a, power_of_two(half));
+    return _mm256_mul_ps(part, power_of_two(_mm256_sub_epi32(n, half)));
+  }
+  [[gnu::always_inline]] static __m256 power_of_two(__m256i n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+  }
+};
+
+}  // namespace
+}  // namespace millrace

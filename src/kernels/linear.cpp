@@ -1,0 +1,81 @@
+#include "kernels/linear.h"
+
+#include "base/check.h"
+#include "base/math.h"
+#include "kernels/linear_kernel.h"
+
+namespace millrace {
+namespace {
+
+using PanelFunction = void (*)(const LinearTask&, size_t, size_t);
+
+template <class Weight>
+PanelFunction function_for(Isa isa) {
+  switch (isa) {
+    case Isa::kReference:
+      return linear_reference<Weight>;
+    case Isa::kAvx2:
+      return linear_avx2<Weight>;
+    case Isa::kAvx512:
+      return linear_avx512<Weight>;
+  }
+  return linear_reference<Weight>;
+}
+
+PanelFunction function_for(Isa isa, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return function_for<float>(isa);
+    case DType::kFloat16:
+      return function_for<Float16>(isa);
+    case DType::kBFloat16:
+      return function_for<BFloat16>(isa);
+  }
+  return function_for<float>(isa);
+}
+
+void check_shapes(const LinearArgs& args) {
+  const PackedMatrix& weights = args.weights;
+  CHECK(args.x.num_columns == weights.num_columns(), "x has the weights' inputs");
+  CHECK(args.out.num_rows == args.x.num_rows, "one output row a token");
+  CHECK(
+      args.bias.empty() || args.bias.size() == weights.num_panels() * PackedMatrix::kPanelRows,
+      "a bias covers every packed row"
+  );
+  if (args.epilogue == LinearEpilogue::kSiluMul) {
+    CHECK(
+        weights.num_rows() == 2 * round_up(args.out.num_columns, PackedMatrix::kPanelRows),
+        "gate and up panels alternate"
+    );
+  } else {
+    CHECK(args.out.num_columns == weights.num_rows(), "out has the weights' outputs");
+  }
+}
+
+}  // namespace
+
+void linear(const Executor& executor, const LinearArgs& args) {
+  check_shapes(args);
+  if (args.x.num_rows == 0) return;
+  const LinearTask task = {
+      .x = args.x.data,
+      .x_stride = args.x.stride,
+      .num_tokens = args.x.num_rows,
+      .num_inputs = args.x.num_columns,
+      .weights = args.weights.data(),
+      .panel_size = args.weights.panel_size(),
+      .bias = args.bias.empty() ? nullptr : args.bias.data(),
+      .out = args.out.data,
+      .out_stride = args.out.stride,
+      .num_outputs = args.out.num_columns,
+      .epilogue = args.epilogue,
+  };
+  const PanelFunction function = function_for(executor.isa, args.weights.dtype());
+  const size_t panels_per_unit = args.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
+  const size_t num_units = args.weights.num_panels() / panels_per_unit;
+  executor.pool.parallel_for(num_units, [&](size_t begin, size_t end) {
+    function(task, begin * panels_per_unit, end * panels_per_unit);
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,30 @@
+// out = x * transpose(weights) + bias, and what follows it in a decoder layer.
+//
+// Each output element is one sum over the inputs in ascending order, each product fused into the
+// sum (one rounding), whatever the number of tokens, of threads, or the instruction set: a token's
+// result never depends on its neighbours.
+#pragma once
+
+#include <span>
+
+#include "kernels/executor.h"
+#include "kernels/linear_kernel.h"  // LinearEpilogue
+#include "kernels/packed_matrix.h"
+#include "kernels/rows.h"
+
+namespace millrace {
+
+struct LinearArgs {
+  ConstRows x;                  // [num_tokens, weights.num_columns()]
+  const PackedMatrix& weights;  // [num_outputs, num_inputs]
+  std::span<const float> bias;  // [num_panels * 16] in the order of the packed rows; empty: none
+  // kStore, kAddToOut: [num_tokens, weights.num_rows()]. kSiluMul: [num_tokens, n] where the matrix
+  // has 2 * round_up(n, 16) rows. Must not overlap x.
+  Rows out;
+  LinearEpilogue epilogue = LinearEpilogue::kStore;
+};
+
+// The output panels are split over the threads. No tokens: nothing happens.
+void linear(const Executor& executor, const LinearArgs& args);
+
+}  // namespace millrace

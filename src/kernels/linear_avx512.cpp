@@ -1,0 +1,26 @@
+#include "kernels/lanes_avx512.h"
+#include "kernels/linear_kernel.h"
+#include "kernels/linear_lanes.h"
+
+namespace millrace {
+namespace {
+
+// 32 registers: 4 x 6 sums, 4 panels of weights, and inputs broadcast from memory. A single token
+// takes 8 panels, because two multiply-adds start each cycle and each takes four.
+struct TileShape {
+  static constexpr size_t kTokensMax = 6;
+  static constexpr size_t panels_for(size_t num_tokens) { return num_tokens == 1 ? 8 : 4; }
+};
+
+}  // namespace
+
+template <class Weight>
+void linear_avx512(const LinearTask& task, size_t panel_begin, size_t panel_end) {
+  linear_lanes<Avx512Lanes, TileShape, Weight>(task, panel_begin, panel_end);
+}
+
+template void linear_avx512<float>(const LinearTask&, size_t, size_t);
+template void linear_avx512<Float16>(const LinearTask&, size_t, size_t);
+template void linear_avx512<BFloat16>(const LinearTask&, size_t, size_t);
+
+}  // namespace millrace

@@ -1,0 +1,200 @@
+#include "kernels/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/math.h"
+#include "kernels/test_data.h"
+
+namespace millrace {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+
+struct Shape {
+  size_t num_tokens;
+  size_t num_inputs;
+  size_t num_outputs;
+};
+
+// Odd and even inputs, every tile height with its leftovers, part panels and many panels.
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all = [] {
+    std::vector<Shape> shapes;
+    for (const size_t num_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 13, 32}) {
+      shapes.push_back({num_tokens, 33, 16 * 15 + 5});
+      shapes.push_back({num_tokens, 8, 16});
+    }
+    shapes.push_back({1, 1, 1});
+    shapes.push_back({9, 64, 17});
+    shapes.push_back({3, 130, 16 * 23});
+    return shapes;
+  }();
+  return all;
+}
+
+struct Problem {
+  Shape shape;
+  LinearEpilogue epilogue;
+  PackedMatrix weights;
+  std::vector<float> x;
+  std::vector<float> bias;  // empty or one for each packed row
+  std::vector<float> out;   // as it is before
+};
+
+Problem make_problem(const Shape& shape, DType dtype, LinearEpilogue epilogue, bool with_bias) {
+  const size_t num_rows = epilogue == LinearEpilogue::kSiluMul
+                              ? 2 * round_up<size_t>(shape.num_outputs, 16)
+                              : shape.num_outputs;
+  const std::vector<float> rows = random_floats(num_rows * shape.num_inputs, 11);
+  Problem problem = {
+      .shape = shape,
+      .epilogue = epilogue,
+      .weights = packed(dtype, rows, shape.num_inputs),
+      .x = random_floats(shape.num_tokens * shape.num_inputs, 12),
+      .bias = {},
+      .out = random_floats(shape.num_tokens * shape.num_outputs, 13),
+  };
+  if (with_bias) problem.bias = random_floats(problem.weights.num_panels() * 16, 14);
+  return problem;
+}
+
+std::vector<float> solve(const Executor& executor, const Problem& problem) {
+  std::vector<float> x = problem.x;
+  std::vector<float> out = problem.out;
+  linear(
+      executor,
+      {.x = rows_of(x, problem.shape.num_inputs),
+       .weights = problem.weights,
+       .bias = problem.bias,
+       .out = rows_of(out, problem.shape.num_outputs),
+       .epilogue = problem.epilogue}
+  );
+  return out;
+}
+
+double exact_sum(const Problem& problem, size_t token, size_t row) {
+  std::vector<float> weights(problem.shape.num_inputs);
+  problem.weights.copy_row(row, weights);
+  double sum = problem.bias.empty() ? 0.0 : static_cast<double>(problem.bias[row]);
+  for (size_t k = 0; k < weights.size(); ++k) {
+    sum += static_cast<double>(weights[k]) *
+           static_cast<double>(problem.x[token * problem.shape.num_inputs + k]);
+  }
+  return sum;
+}
+
+double exact_output(const Problem& problem, size_t token, size_t column) {
+  switch (problem.epilogue) {
+    case LinearEpilogue::kStore:
+      return exact_sum(problem, token, column);
+    case LinearEpilogue::kAddToOut:
+      return exact_sum(problem, token, column) +
+             static_cast<double>(problem.out[token * problem.shape.num_outputs + column]);
+    case LinearEpilogue::kSiluMul: {
+      const size_t row = column / 16 * 32 + column % 16;
+      const double gate = exact_sum(problem, token, row);
+      return gate / (1.0 + std::exp(-gate)) * exact_sum(problem, token, row + 16);
+    }
+  }
+  return 0.0;
+}
+
+TEST(Linear, IsTheMatrixProductInDoublePrecision) {
+  ThreadPool pool(1);
+  for (const LinearEpilogue epilogue :
+       {LinearEpilogue::kStore, LinearEpilogue::kAddToOut, LinearEpilogue::kSiluMul}) {
+    for (const DType dtype : kDTypes) {
+      const Shape shape = {3, 33, 37};
+      const Problem problem = make_problem(shape, dtype, epilogue, true);
+      const std::vector<float> out = solve({Isa::kReference, pool}, problem);
+      for (size_t i = 0; i < out.size(); ++i) {
+        const double exact = exact_output(problem, i / 37, i % 37);
+        EXPECT_NEAR(out[i], exact, 1e-5) << name_of(dtype) << " element " << i;
+      }
+    }
+  }
+}
+
+TEST(Linear, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
+  ThreadPool one(1);
+  ThreadPool three(3);
+  for (const LinearEpilogue epilogue :
+       {LinearEpilogue::kStore, LinearEpilogue::kAddToOut, LinearEpilogue::kSiluMul}) {
+    for (const DType dtype : kDTypes) {
+      for (const Shape& shape : shapes()) {
+        const bool with_bias = shape.num_tokens % 2 == 1;
+        const Problem problem = make_problem(shape, dtype, epilogue, with_bias);
+        const std::vector<float> expected = solve({Isa::kReference, one}, problem);
+        for (const Isa isa : supported_isas()) {
+          ASSERT_EQ(bits_of(solve({isa, one}, problem)), bits_of(expected))
+              << name_of(isa) << ' ' << name_of(dtype) << ' ' << shape.num_tokens << " x "
+              << shape.num_inputs << " x " << shape.num_outputs;
+          ASSERT_EQ(bits_of(solve({isa, three}, problem)), bits_of(expected)) << name_of(isa);
+        }
+      }
+    }
+  }
+}
+
+TEST(Linear, GivesATokenTheSameBitsAloneAndAmongOthers) {
+  ThreadPool pool(2);
+  for (const Isa isa : supported_isas()) {
+    const Problem all =
+        make_problem({13, 50, 100}, DType::kBFloat16, LinearEpilogue::kStore, false);
+    const std::vector<float> together = solve({isa, pool}, all);
+    for (size_t token = 0; token < 13; ++token) {
+      std::vector<float> x(
+          all.x.begin() + static_cast<ptrdiff_t>(token * 50),
+          all.x.begin() + static_cast<ptrdiff_t>((token + 1) * 50)
+      );
+      std::vector<float> out(100);
+      linear(
+          {isa, pool},
+          {.x = rows_of(x, 50), .weights = all.weights, .bias = {}, .out = rows_of(out, 100)}
+      );
+      EXPECT_EQ(bits_of(out), bits_of(std::span(together).subspan(token * 100, 100)));
+    }
+  }
+}
+
+TEST(Linear, ReadsAndWritesColumnsOfWiderRows) {
+  ThreadPool pool(1);
+  const Problem problem = make_problem({5, 20, 30}, DType::kFloat32, LinearEpilogue::kStore, false);
+  const std::vector<float> expected = solve({Isa::kReference, pool}, problem);
+  for (const Isa isa : supported_isas()) {
+    std::vector<float> wide_x(5 * 64, 7.0F);
+    std::vector<float> wide_out(5 * 64, 7.0F);
+    for (size_t i = 0; i < problem.x.size(); ++i) wide_x[i / 20 * 64 + 8 + i % 20] = problem.x[i];
+    linear(
+        {isa, pool},
+        {.x = rows_of(wide_x, 64).columns(8, 20),
+         .weights = problem.weights,
+         .bias = {},
+         .out = rows_of(wide_out, 64).columns(3, 30)}
+    );
+    for (size_t i = 0; i < wide_out.size(); ++i) {
+      const size_t column = i % 64;
+      const bool written = column >= 3 && column < 33;
+      EXPECT_EQ(wide_out[i], written ? expected[i / 64 * 30 + column - 3] : 7.0F) << i;
+    }
+  }
+}
+
+TEST(Linear, DoesNothingForNoTokens) {
+  ThreadPool pool(1);
+  const Problem problem = make_problem({0, 20, 30}, DType::kFloat32, LinearEpilogue::kStore, false);
+  EXPECT_TRUE(solve({best_isa(), pool}, problem).empty());
+}
+
+TEST(LinearDeathTest, RefusesShapesThatDoNotFit) {
+  ThreadPool pool(1);
+  Problem problem = make_problem({2, 20, 30}, DType::kFloat32, LinearEpilogue::kStore, false);
+  problem.shape.num_inputs = 10;
+  EXPECT_DEATH(solve({best_isa(), pool}, problem), "x has the weights' inputs");
+}
+
+}  // namespace
+}  // namespace millrace

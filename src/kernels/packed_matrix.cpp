@@ -1,0 +1,119 @@
+#include "kernels/packed_matrix.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/math.h"
+
+namespace millrace {
+namespace {
+
+float rounded_to(float value, float /*type*/) {
+  return value;
+}
+Float16 rounded_to(float value, Float16 /*type*/) {
+  return to_float16(value);
+}
+BFloat16 rounded_to(float value, BFloat16 /*type*/) {
+  return to_bfloat16(value);
+}
+
+constexpr size_t kRows = PackedMatrix::kPanelRows;
+
+// Where a panel keeps the weight of `row` for input `column`.
+template <class T>
+size_t index_in_panel(size_t row, size_t column) {
+  return column * kRows + row;
+}
+template <>
+size_t index_in_panel<BFloat16>(size_t row, size_t column) {
+  return (column / 2 * kRows + row) * 2 + column % 2;
+}
+
+size_t columns_stored(DType dtype, size_t num_columns) {
+  return dtype == DType::kBFloat16 ? round_up<size_t>(num_columns, 2) : num_columns;
+}
+
+template <class T>
+void pack(std::span<T> panel, std::span<const float> rows, size_t num_columns) {
+  const size_t num_rows = rows.size() / num_columns;
+  for (size_t row = 0; row < num_rows; ++row) {
+    const float* values = &rows[row * num_columns];
+    for (size_t column = 0; column < num_columns; ++column) {
+      panel[index_in_panel<T>(row, column)] = rounded_to(values[column], T{});
+    }
+  }
+}
+
+template <class T>
+void unpack_row(std::span<const T> panel, size_t row, std::span<float> out) {
+  for (size_t column = 0; column < out.size(); ++column) {
+    out[column] = to_float(panel[index_in_panel<T>(row, column)]);
+  }
+}
+
+}  // namespace
+
+std::optional<size_t> PackedMatrix::num_bytes(DType dtype, size_t num_rows, size_t num_columns) {
+  if (num_rows > SIZE_MAX - kRows || num_columns > SIZE_MAX - 2) return std::nullopt;
+  const auto elements = checked_mul(round_up(num_rows, kRows), columns_stored(dtype, num_columns));
+  return elements ? checked_mul(*elements, size_of(dtype)) : std::nullopt;
+}
+
+Result<PackedMatrix> PackedMatrix::allocate(DType dtype, size_t num_rows, size_t num_columns) {
+  CHECK(num_rows > 0 && num_columns > 0, "a matrix has rows and columns");
+  const std::optional<size_t> bytes = num_bytes(dtype, num_rows, num_columns);
+  if (!bytes) {
+    return Error{
+        ErrorCode::kResourceExhausted,
+        fmt::format("a matrix of {} x {} does not fit in memory", num_rows, num_columns),
+        {}};
+  }
+  Result<Buffer> buffer = Buffer::allocate(*bytes);
+  if (!buffer) return buffer.error();
+
+  PackedMatrix matrix;
+  matrix.dtype_ = dtype;
+  matrix.num_rows_ = num_rows;
+  matrix.num_columns_ = num_columns;
+  matrix.buffer_ = *std::move(buffer);
+  return matrix;
+}
+
+size_t PackedMatrix::num_panels() const {
+  return div_ceil(num_rows_, kRows);
+}
+size_t PackedMatrix::panel_size() const {
+  return columns_stored(dtype_, num_columns_) * kRows;
+}
+
+void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows) {
+  CHECK(panel < num_panels(), "the panel is within the matrix");
+  CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
+  const size_t begin = panel * panel_size();
+  switch (dtype_) {
+    case DType::kFloat32:
+      return pack(buffer_.as<float>().subspan(begin, panel_size()), rows, num_columns_);
+    case DType::kFloat16:
+      return pack(buffer_.as<Float16>().subspan(begin, panel_size()), rows, num_columns_);
+    case DType::kBFloat16:
+      return pack(buffer_.as<BFloat16>().subspan(begin, panel_size()), rows, num_columns_);
+  }
+}
+
+void PackedMatrix::copy_row(size_t row, std::span<float> out) const {
+  CHECK(row < num_rows_ && out.size() == num_columns_, "a row of this matrix");
+  const size_t begin = row / kRows * panel_size();
+  const size_t row_in_panel = row % kRows;
+  switch (dtype_) {
+    case DType::kFloat32:
+      return unpack_row(buffer_.as<float>().subspan(begin, panel_size()), row_in_panel, out);
+    case DType::kFloat16:
+      return unpack_row(buffer_.as<Float16>().subspan(begin, panel_size()), row_in_panel, out);
+    case DType::kBFloat16:
+      return unpack_row(buffer_.as<BFloat16>().subspan(begin, panel_size()), row_in_panel, out);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,56 @@
+// A weight matrix in the layout that `linear` reads: panels of 16 output rows, so that one register
+// holds the same input's weights of 16 outputs and no sum ever crosses lanes.
+//
+//   float32   [num_panels][num_columns][16]
+//   float16   [num_panels][num_columns][16]
+//   bfloat16  [num_panels][ceil(num_columns / 2)][16][2]   pairs of inputs, as vdpbf16ps takes them
+//
+// Rows past num_rows and the second half of a last odd pair are zero. Written once at load, by
+// several threads on different panels; afterwards read-only and shared.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "tensor/buffer.h"
+#include "tensor/dtype.h"
+
+namespace millrace {
+
+class PackedMatrix {
+ public:
+  static constexpr size_t kPanelRows = 16;
+
+  PackedMatrix() = default;
+
+  // All zero. kResourceExhausted when there is no such memory.
+  static Result<PackedMatrix> allocate(DType dtype, size_t num_rows, size_t num_columns);
+
+  // What allocate() takes; nullopt when that does not fit a size_t.
+  static std::optional<size_t> num_bytes(DType dtype, size_t num_rows, size_t num_columns);
+
+  DType dtype() const { return dtype_; }
+  size_t num_rows() const { return num_rows_; }
+  size_t num_columns() const { return num_columns_; }
+  size_t num_panels() const;
+  size_t num_bytes() const { return buffer_.num_bytes(); }
+  size_t panel_size() const;  // elements from one panel to the next
+  const void* data() const { return buffer_.bytes().data(); }
+
+  // Rounds rows [panel * 16, + n) to the storage type, to nearest, ties to even, and puts them in
+  // their place. `rows`: [n, num_columns], n <= 16. Threads may pack different panels at once.
+  void pack_panel(size_t panel, std::span<const float> rows);
+
+  // Widens one row. `out`: [num_columns].
+  void copy_row(size_t row, std::span<float> out) const;
+
+ private:
+  DType dtype_ = DType::kFloat32;
+  size_t num_rows_ = 0;
+  size_t num_columns_ = 0;
+  Buffer buffer_;
+};
+
+}  // namespace millrace

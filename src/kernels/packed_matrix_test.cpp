@@ -1,0 +1,60 @@
+#include "kernels/packed_matrix.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/test_data.h"
+
+namespace millrace {
+namespace {
+
+TEST(PackedMatrix, GivesBackEveryRowRoundedToItsType) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const size_t num_columns : {1UL, 2UL, 7UL, 64UL}) {
+      for (const size_t num_rows : {1UL, 15UL, 16UL, 17UL, 50UL}) {
+        const std::vector<float> rows = random_floats(num_rows * num_columns, 1);
+        const PackedMatrix matrix = packed(dtype, rows, num_columns);
+        std::vector<float> row(num_columns);
+        for (size_t r = 0; r < num_rows; ++r) {
+          matrix.copy_row(r, row);
+          for (size_t c = 0; c < num_columns; ++c) {
+            const float value = rows[r * num_columns + c];
+            const float expected = dtype == DType::kFloat32   ? value
+                                   : dtype == DType::kFloat16 ? to_float(to_float16(value))
+                                                              : to_float(to_bfloat16(value));
+            ASSERT_EQ(row[c], expected) << name_of(dtype) << " row " << r << " column " << c;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedMatrix, KeepsPairsOfInputsTogetherInBfloat16) {
+  // Two rows of three columns: row r, column c holds 10 * r + c.
+  const std::vector<float> rows = {0, 1, 2, 10, 11, 12};
+  const PackedMatrix matrix = packed(DType::kBFloat16, rows, 3);
+  ASSERT_EQ(matrix.num_bytes(), 2U * 16 * 2 * 2);
+  std::vector<BFloat16> stored(matrix.num_bytes() / 2);
+  std::memcpy(stored.data(), matrix.data(), matrix.num_bytes());
+  EXPECT_EQ(to_float(stored[0]), 0.0F);
+  EXPECT_EQ(to_float(stored[1]), 1.0F);
+  EXPECT_EQ(to_float(stored[2]), 10.0F);
+  EXPECT_EQ(to_float(stored[3]), 11.0F);
+  EXPECT_EQ(to_float(stored[32]), 2.0F);
+  EXPECT_EQ(to_float(stored[33]), 0.0F) << "the missing half of the last pair";
+  EXPECT_EQ(to_float(stored[34]), 12.0F);
+}
+
+TEST(PackedMatrix, RefusesSizesThatDoNotFit) {
+  EXPECT_FALSE(PackedMatrix::num_bytes(DType::kFloat32, SIZE_MAX / 2, 16));
+  EXPECT_FALSE(PackedMatrix::num_bytes(DType::kFloat32, SIZE_MAX, 1));
+  EXPECT_EQ(PackedMatrix::num_bytes(DType::kFloat16, 17, 3), 32U * 3 * 2);
+  const Result<PackedMatrix> matrix = PackedMatrix::allocate(DType::kFloat32, SIZE_MAX / 64, 100);
+  ASSERT_FALSE(matrix);
+  EXPECT_EQ(matrix.error().code, ErrorCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace millrace

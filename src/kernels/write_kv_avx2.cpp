@@ -1,0 +1,16 @@
+#include "kernels/lanes_avx2.h"
+#include "kernels/write_kv_kernel.h"
+#include "kernels/write_kv_lanes.h"
+
+namespace millrace {
+
+template <class Kv>
+void write_kv_avx2(const WriteKvTask& task, size_t token_begin, size_t token_end) {
+  write_kv_tokens<Avx2Lanes, Kv>(task, token_begin, token_end);
+}
+
+template void write_kv_avx2<float>(const WriteKvTask&, size_t, size_t);
+template void write_kv_avx2<Float16>(const WriteKvTask&, size_t, size_t);
+template void write_kv_avx2<BFloat16>(const WriteKvTask&, size_t, size_t);
+
+}  // namespace millrace

@@ -1,0 +1,88 @@
+// write_kv on sixteen lanes. See lanes.h for the rules of this file.
+#pragma once
+
+#include "kernels/lanes.h"
+#include "kernels/rms_norm_lanes.h"
+#include "kernels/write_kv_kernel.h"
+#include "tensor/dtype.h"
+
+namespace millrace {
+namespace {
+
+// Dimensions [i, i + n) and their partners; n < 16 at the end only.
+template <class Lanes>
+[[gnu::always_inline]] inline void rotate_lanes(
+    float* head, size_t half, const float* cosines, size_t i, size_t n
+) {
+  const float* sines = cosines + half;
+  float* partner = head + half;
+  if (n == kLanes) {
+    const Lanes first = Lanes::load(head + i);
+    const Lanes second = Lanes::load(partner + i);
+    const Lanes cosine = Lanes::load(cosines + i);
+    const Lanes sine = Lanes::load(sines + i);
+    Lanes::store(head + i, Lanes::fms(first, cosine, Lanes::mul(second, sine)));
+    Lanes::store(partner + i, Lanes::fma(second, cosine, Lanes::mul(first, sine)));
+  } else {
+    const Lanes first = Lanes::load_first(head + i, n);
+    const Lanes second = Lanes::load_first(partner + i, n);
+    const Lanes cosine = Lanes::load_first(cosines + i, n);
+    const Lanes sine = Lanes::load_first(sines + i, n);
+    Lanes::store_first(head + i, Lanes::fms(first, cosine, Lanes::mul(second, sine)), n);
+    Lanes::store_first(partner + i, Lanes::fma(second, cosine, Lanes::mul(first, sine)), n);
+  }
+}
+
+template <class Lanes>
+void normalize_and_rotate(const WriteKvTask& task, const float* norm, size_t token, float* head) {
+  if (norm != nullptr) rms_norm_row<Lanes>(head, norm, task.norm_eps, task.head_dim, head);
+  const size_t half = task.head_dim / 2;
+  const float* cosines = task.rope + static_cast<size_t>(task.positions[token]) * task.head_dim;
+  size_t i = 0;
+  for (; i + kLanes <= half; i += kLanes) rotate_lanes<Lanes>(head, half, cosines, i, kLanes);
+  if (i < half) rotate_lanes<Lanes>(head, half, cosines, i, half - i);
+}
+
+// The key goes down a column of its block, the value along a row.
+template <class Lanes, class Kv>
+void write_head(
+    const WriteKvTask& task, size_t token, size_t kv_head, const float* key, const float* value
+) {
+  const auto slot = static_cast<size_t>(task.slots[token]);
+  const size_t block = slot / task.block_size;
+  const size_t offset = slot % task.block_size;
+  const size_t head_begin = (block * task.num_kv_heads + kv_head) * task.head_dim * task.block_size;
+  Kv* keys = static_cast<Kv*>(task.keys) + head_begin + offset;
+  Kv* values = static_cast<Kv*>(task.values) + head_begin + offset * task.head_dim;
+  for (size_t d = 0; d < task.head_dim; d += kLanes) {
+    const size_t n = task.head_dim - d < kLanes ? task.head_dim - d : kLanes;
+    Kv rounded[kLanes];
+    Lanes::store(rounded, n == kLanes ? Lanes::load(key + d) : Lanes::load_first(key + d, n));
+    for (size_t i = 0; i < n; ++i) keys[(d + i) * task.block_size] = rounded[i];
+    if (n == kLanes) {
+      Lanes::store(values + d, Lanes::load(value + d));
+    } else {
+      Lanes::store_first(values + d, Lanes::load_first(value + d, n), n);
+    }
+  }
+}
+
+template <class Lanes, class Kv>
+void write_kv_tokens(const WriteKvTask& task, size_t token_begin, size_t token_end) {
+  for (size_t token = token_begin; token < token_end; ++token) {
+    float* queries = task.qkv + token * task.qkv_stride;
+    float* keys = queries + task.num_heads * task.head_dim;
+    const float* values = keys + task.num_kv_heads * task.head_dim;
+    for (size_t head = 0; head < task.num_heads; ++head) {
+      normalize_and_rotate<Lanes>(task, task.q_norm, token, queries + head * task.head_dim);
+    }
+    for (size_t head = 0; head < task.num_kv_heads; ++head) {
+      float* key = keys + head * task.head_dim;
+      normalize_and_rotate<Lanes>(task, task.k_norm, token, key);
+      write_head<Lanes, Kv>(task, token, head, key, values + head * task.head_dim);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace

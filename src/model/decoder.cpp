@@ -1,0 +1,107 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+
+#include "kernels/embed.h"
+#include "kernels/linear.h"
+#include "kernels/paged_attention.h"
+#include "kernels/rms_norm.h"
+#include "kernels/write_kv.h"
+
+namespace millrace {
+
+ConstRows Decoder::forward(const ForwardBatch& batch) {
+  const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
+  embed(
+      executor_, {.token_ids = batch.token_ids, .table = parts_.weights.embedding, .out = hidden}
+  );
+  for (size_t index = 0; index < parts_.weights.layers.size(); ++index) layer(index, batch);
+  return logits(batch);
+}
+
+void Decoder::layer(size_t index, const ForwardBatch& batch) {
+  const LayerWeights& weights = parts_.weights.layers[index];
+  const auto num_heads = static_cast<size_t>(parts_.config.num_heads);
+  const auto eps = static_cast<float>(parts_.config.rms_norm_eps);
+  const KvView cache = parts_.kv_cache.layer(index);
+  Workspace& space = parts_.workspace;
+  const size_t num_tokens = batch.token_ids.size();
+  const Rows hidden = space.hidden.rows(num_tokens);
+  const Rows normed = space.normed.rows(num_tokens);
+  const Rows qkv = space.qkv.rows(num_tokens);
+  const Rows attention = space.attention.rows(num_tokens);
+  const Rows activation = space.activation.rows(num_tokens);
+
+  rms_norm(executor_, {.x = hidden, .weight = weights.attention_norm, .eps = eps, .out = normed});
+  linear(executor_, {.x = normed, .weights = weights.qkv, .bias = weights.qkv_bias, .out = qkv});
+  write_kv(
+      executor_,
+      {.qkv = qkv,
+       .num_heads = num_heads,
+       .q_norm = weights.q_norm,
+       .k_norm = weights.k_norm,
+       .norm_eps = eps,
+       .rope = parts_.rope,
+       .positions = batch.positions,
+       .slots = batch.slot_mapping,
+       .cache = cache}
+  );
+  paged_attention(
+      executor_,
+      {.q = qkv.columns(0, attention.num_columns),
+       .num_heads = num_heads,
+       .cache = cache,
+       .positions = batch.positions,
+       .cu_seqlens = batch.cu_seqlens,
+       .block_tables = batch.block_tables,
+       .blocks_per_sequence_max = static_cast<size_t>(batch.max_blocks_per_sequence),
+       .scratch = space.attention_scratch.as<float>(),
+       .out = attention}
+  );
+  linear(
+      executor_,
+      {.x = attention,
+       .weights = weights.attention_out,
+       .bias = weights.attention_out_bias,
+       .out = hidden,
+       .epilogue = LinearEpilogue::kAddToOut}
+  );
+
+  rms_norm(executor_, {.x = hidden, .weight = weights.mlp_norm, .eps = eps, .out = normed});
+  linear(
+      executor_,
+      {.x = normed,
+       .weights = weights.gate_up,
+       .bias = weights.gate_up_bias,
+       .out = activation,
+       .epilogue = LinearEpilogue::kSiluMul}
+  );
+  linear(
+      executor_,
+      {.x = activation,
+       .weights = weights.down,
+       .bias = weights.down_bias,
+       .out = hidden,
+       .epilogue = LinearEpilogue::kAddToOut}
+  );
+}
+
+ConstRows Decoder::logits(const ForwardBatch& batch) {
+  Workspace& space = parts_.workspace;
+  const size_t num_logits = batch.logit_rows.size();
+  const Rows hidden = space.hidden.rows(batch.token_ids.size());
+  const Rows wanted = space.logits_hidden.rows(num_logits);
+  const Rows out = space.logits.rows(num_logits);
+  for (size_t i = 0; i < num_logits; ++i) {
+    const auto row = static_cast<size_t>(batch.logit_rows[i]);
+    std::copy_n(hidden.row(row), hidden.num_columns, wanted.row(i));
+  }
+  const auto eps = static_cast<float>(parts_.config.rms_norm_eps);
+  rms_norm(
+      executor_, {.x = wanted, .weight = parts_.weights.final_norm, .eps = eps, .out = wanted}
+  );
+  linear(executor_, {.x = wanted, .weights = parts_.weights.output_head(), .bias = {}, .out = out});
+  return out;
+}
+
+}  // namespace millrace

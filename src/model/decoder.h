@@ -1,0 +1,40 @@
+// A dense decoder-only transformer as the operators compute it: Llama, Qwen2 and Qwen3, which
+// differ in biases and in the norm of q and k alone. No state of its own; views of what CpuModel
+// owns.
+#pragma once
+
+#include "kernels/executor.h"
+#include "kernels/rope.h"
+#include "model/config.h"
+#include "model/forward_batch.h"
+#include "model/kv_cache.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+
+namespace millrace {
+
+class Decoder {
+ public:
+  struct Parts {
+    const ModelConfig& config;
+    const ModelWeights& weights;
+    const RopeTable& rope;
+    KvCache& kv_cache;
+    Workspace& workspace;
+  };
+
+  Decoder(const Executor& executor, const Parts& parts) : executor_(executor), parts_(parts) {}
+
+  // The logits of batch.logit_rows: [num_logits, vocab], in the workspace.
+  // REQUIRES: a batch that CpuModel has checked.
+  ConstRows forward(const ForwardBatch& batch);
+
+ private:
+  void layer(size_t index, const ForwardBatch& batch);
+  ConstRows logits(const ForwardBatch& batch);
+
+  Executor executor_;
+  Parts parts_;
+};
+
+}  // namespace millrace

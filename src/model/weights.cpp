@@ -1,0 +1,237 @@
+#include "model/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "model/weight_names.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kPanelRows = PackedMatrix::kPanelRows;
+
+std::string layer_prefix(int64_t layer) {
+  return fmt::format("model.layers.{}.", layer);
+}
+
+// Reads and packs tensors whose names and shapes were checked.
+class Loader {
+ public:
+  struct Options {
+    DType dtype;
+    size_t num_tensors;
+    const LoadProgress& progress;
+  };
+
+  Loader(const WeightSource& source, ThreadPool& pool, const Options& options)
+      : source_(source), pool_(pool), options_(options) {}
+
+  std::vector<float> vector(const std::string& name) {
+    const TensorInfo& tensor = find(name);
+    std::vector<float> values(static_cast<size_t>(tensor.shape[0]));
+    source_.read_rows(tensor, 0, 1, values);
+    count_tensor();
+    return values;
+  }
+
+  Result<PackedMatrix> matrix(const std::string& name) { return stacked({name}); }
+
+  // Matrices of the same width, one below the other.
+  Result<PackedMatrix> stacked(const std::vector<std::string>& names) {
+    size_t num_rows = 0;
+    for (const std::string& name : names) num_rows += num_rows_of(find(name));
+    Result<PackedMatrix> packed =
+        PackedMatrix::allocate(options_.dtype, num_rows, num_columns_of(names[0]));
+    if (packed) fill(*packed, names, {.first = 0, .step = 1});
+    return packed;
+  }
+
+  // Two matrices of the same shape, their panels in turn.
+  Result<PackedMatrix> alternating(const std::string& even, const std::string& odd) {
+    const size_t num_rows = 2 * round_up(num_rows_of(find(even)), kPanelRows);
+    Result<PackedMatrix> packed =
+        PackedMatrix::allocate(options_.dtype, num_rows, num_columns_of(even));
+    if (packed) fill(*packed, {even}, {.first = 0, .step = 2});
+    if (packed) fill(*packed, {odd}, {.first = 1, .step = 2});
+    return packed;
+  }
+
+ private:
+  // Panel i of what is read becomes panel first + i * step of the matrix.
+  struct PanelPlaces {
+    size_t first;
+    size_t step;
+  };
+
+  void fill(PackedMatrix& packed, const std::vector<std::string>& names, PanelPlaces places) {
+    std::vector<const TensorInfo*> tensors;
+    size_t num_rows = 0;
+    for (const std::string& name : names) {
+      tensors.push_back(&find(name));
+      num_rows += num_rows_of(*tensors.back());
+    }
+    pool_.parallel_for(div_ceil(num_rows, kPanelRows), [&](size_t begin, size_t end) {
+      std::vector<float> rows(kPanelRows * packed.num_columns());
+      for (size_t panel = begin; panel < end; ++panel) {
+        const size_t count = read_stacked_rows(tensors, panel * kPanelRows, rows);
+        const auto found = std::span<const float>(rows).first(count * packed.num_columns());
+        packed.pack_panel(places.first + panel * places.step, found);
+      }
+    });
+    for (size_t i = 0; i < names.size(); ++i) count_tensor();
+  }
+
+  // Up to 16 rows from `row` on of the tensors one below the other; returns how many there were.
+  size_t read_stacked_rows(
+      std::span<const TensorInfo* const> tensors, size_t row, std::span<float> out
+  ) const {
+    const size_t num_columns = out.size() / kPanelRows;
+    size_t count = 0;
+    for (const TensorInfo* tensor : tensors) {
+      const size_t num_rows = num_rows_of(*tensor);
+      if (row >= num_rows) {
+        row -= num_rows;
+        continue;
+      }
+      const size_t taken = std::min(num_rows - row, kPanelRows - count);
+      const std::span<float> part = out.subspan(count * num_columns, taken * num_columns);
+      source_.read_rows(*tensor, static_cast<int64_t>(row), static_cast<int64_t>(taken), part);
+      count += taken;
+      row = 0;
+      if (count == kPanelRows) break;
+    }
+    return count;
+  }
+
+  const TensorInfo& find(const std::string& name) const {
+    const TensorInfo* tensor = source_.find(name);
+    CHECK(tensor != nullptr, "the tensor is among those that were checked");
+    return *tensor;
+  }
+  static size_t num_rows_of(const TensorInfo& tensor) {
+    return static_cast<size_t>(tensor.shape[0]);
+  }
+  size_t num_columns_of(const std::string& name) const {
+    return static_cast<size_t>(find(name).shape[1]);
+  }
+  void count_tensor() {
+    ++num_tensors_done_;
+    if (options_.progress) options_.progress(num_tensors_done_, options_.num_tensors);
+  }
+
+  const WeightSource& source_;
+  ThreadPool& pool_;
+  Options options_;
+  size_t num_tensors_done_ = 0;
+};
+
+// Biases one below the other, padded to whole panels.
+std::vector<float> stacked_bias(std::initializer_list<std::vector<float>> parts) {
+  std::vector<float> bias;
+  for (const std::vector<float>& part : parts) bias.insert(bias.end(), part.begin(), part.end());
+  bias.resize(round_up(bias.size(), kPanelRows));
+  return bias;
+}
+
+// Two biases of the same size, their panels in turn.
+std::vector<float> alternating_bias(std::span<const float> even, std::span<const float> odd) {
+  std::vector<float> bias(2 * round_up(even.size(), kPanelRows));
+  for (size_t i = 0; i < even.size(); ++i) {
+    const size_t row = i / kPanelRows * 2 * kPanelRows + i % kPanelRows;
+    bias[row] = even[i];
+    bias[row + kPanelRows] = odd[i];
+  }
+  return bias;
+}
+
+Result<void> load_into(PackedMatrix& matrix, Result<PackedMatrix> loaded) {
+  if (!loaded) return loaded.error();
+  matrix = *std::move(loaded);
+  return {};
+}
+
+Result<void> load_attention(
+    const ModelConfig& config, const std::string& prefix, Loader& loader, LayerWeights& layer
+) {
+  const std::string q = prefix + "self_attn.q_proj.";
+  const std::string k = prefix + "self_attn.k_proj.";
+  const std::string v = prefix + "self_attn.v_proj.";
+  const std::string out = prefix + "self_attn.o_proj.";
+  layer.attention_norm = loader.vector(prefix + "input_layernorm.weight");
+  const std::vector<std::string> qkv = {q + "weight", k + "weight", v + "weight"};
+  if (Result<void> done = load_into(layer.qkv, loader.stacked(qkv)); !done) return done;
+  if (config.attention_bias) {
+    layer.qkv_bias = stacked_bias(
+        {loader.vector(q + "bias"), loader.vector(k + "bias"), loader.vector(v + "bias")}
+    );
+  }
+  if (config.qk_norm) {
+    layer.q_norm = loader.vector(prefix + "self_attn.q_norm.weight");
+    layer.k_norm = loader.vector(prefix + "self_attn.k_norm.weight");
+  }
+  if (config.attention_out_bias) {
+    layer.attention_out_bias = stacked_bias({loader.vector(out + "bias")});
+  }
+  return load_into(layer.attention_out, loader.matrix(out + "weight"));
+}
+
+Result<void> load_mlp(
+    const ModelConfig& config, const std::string& prefix, Loader& loader, LayerWeights& layer
+) {
+  const std::string gate = prefix + "mlp.gate_proj.";
+  const std::string up = prefix + "mlp.up_proj.";
+  const std::string down = prefix + "mlp.down_proj.";
+  layer.mlp_norm = loader.vector(prefix + "post_attention_layernorm.weight");
+  Result<PackedMatrix> gate_up = loader.alternating(gate + "weight", up + "weight");
+  if (Result<void> done = load_into(layer.gate_up, std::move(gate_up)); !done) return done;
+  if (config.mlp_bias) {
+    layer.gate_up_bias = alternating_bias(loader.vector(gate + "bias"), loader.vector(up + "bias"));
+    layer.down_bias = stacked_bias({loader.vector(down + "bias")});
+  }
+  return load_into(layer.down, loader.matrix(down + "weight"));
+}
+
+}  // namespace
+
+size_t ModelWeights::num_bytes() const {
+  size_t bytes = embedding.num_bytes() + (lm_head ? lm_head->num_bytes() : 0);
+  for (const LayerWeights& layer : layers) {
+    bytes += layer.qkv.num_bytes() + layer.attention_out.num_bytes();
+    bytes += layer.gate_up.num_bytes() + layer.down.num_bytes();
+  }
+  return bytes;
+}
+
+Result<ModelWeights> load_weights(
+    const ModelConfig& config,
+    const WeightSource& source,
+    DType dtype,
+    ThreadPool& pool,
+    const LoadProgress& progress
+) {
+  CHECK(!config.moe, "a dense model");
+  if (Result<void> checked = check_tensors(config, source); !checked) return checked.error();
+
+  const size_t num_tensors = expected_tensors(config).size();
+  Loader loader(source, pool, {.dtype = dtype, .num_tensors = num_tensors, .progress = progress});
+  ModelWeights weights;
+  Result<void> done = load_into(weights.embedding, loader.matrix("model.embed_tokens.weight"));
+  if (!done) return done.error();
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    LayerWeights& layer = weights.layers.emplace_back();
+    if (done = load_attention(config, layer_prefix(i), loader, layer); !done) return done.error();
+    if (done = load_mlp(config, layer_prefix(i), loader, layer); !done) return done.error();
+  }
+  weights.final_norm = loader.vector("model.norm.weight");
+  if (!config.tie_word_embeddings) {
+    done = load_into(weights.lm_head.emplace(), loader.matrix("lm_head.weight"));
+    if (!done) return done.error();
+  }
+  return weights;
+}
+
+}  // namespace millrace

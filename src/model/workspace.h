@@ -1,0 +1,69 @@
+// The activations of one forward pass: allocated once from the limits, so that a step allocates
+// nothing. Owned by the model; its content means nothing between two passes, except the logits.
+#pragma once
+
+#include <cstddef>
+
+#include "base/result.h"
+#include "kernels/rows.h"
+#include "model/config.h"
+#include "tensor/buffer.h"
+
+namespace millrace {
+
+struct WorkspaceLimits {
+  size_t num_tokens_max = 0;  // of one batch
+  size_t num_logits_max = 0;  // of one batch
+  size_t context_max = 0;     // tokens of one sequence
+  size_t num_threads = 0;
+};
+
+// Bytes of each part.
+struct WorkspaceBytes {
+  size_t hidden = 0;
+  size_t normed = 0;
+  size_t qkv = 0;
+  size_t attention = 0;
+  size_t activation = 0;
+  size_t logits_hidden = 0;
+  size_t logits = 0;
+  size_t attention_scratch = 0;
+
+  size_t total() const {
+    return hidden + normed + qkv + attention + activation + logits_hidden + logits +
+           attention_scratch;
+  }
+};
+
+[[nodiscard]] WorkspaceBytes workspace_bytes(
+    const ModelConfig& config, const WorkspaceLimits& limits
+);
+
+// A float32 matrix of which a pass uses the first rows.
+class ActivationBuffer {
+ public:
+  ActivationBuffer() = default;
+  static Result<ActivationBuffer> allocate(size_t num_bytes, size_t num_columns);
+
+  // REQUIRES: num_rows within what was allocated.
+  Rows rows(size_t num_rows);
+
+ private:
+  size_t num_columns_ = 0;
+  Buffer buffer_;
+};
+
+struct Workspace {
+  static Result<Workspace> allocate(const ModelConfig& config, const WorkspaceLimits& limits);
+
+  ActivationBuffer hidden;         // [num_tokens_max, hidden], the residual stream
+  ActivationBuffer normed;         // [num_tokens_max, hidden]
+  ActivationBuffer qkv;            // [num_tokens_max, q_size + 2 * kv_size]
+  ActivationBuffer attention;      // [num_tokens_max, q_size]
+  ActivationBuffer activation;     // [num_tokens_max, intermediate]
+  ActivationBuffer logits_hidden;  // [num_logits_max, hidden]
+  ActivationBuffer logits;         // [num_logits_max, vocab]
+  Buffer attention_scratch;        // paged_attention_scratch_size() floats
+};
+
+}  // namespace millrace
