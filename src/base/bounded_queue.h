@@ -75,8 +75,9 @@ class BoundedQueue {
   }
 
   std::optional<T> pop_locked() {
-    if (values_.empty()) return std::nullopt;
-    std::optional<T> value(std::move(values_.front()));
+    std::optional<T> value;
+    if (values_.empty()) return value;
+    value.emplace(std::move(values_.front()));
     values_.pop_front();
     room_.notify_one();
     return value;
