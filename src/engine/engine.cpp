@@ -1,0 +1,238 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/rng.h"
+
+namespace millrace {
+namespace {
+
+SchedulerConfig scheduler_config_of(const EngineConfig& config, const ModelRunner& runner) {
+  const auto model_len = static_cast<int32_t>(
+      std::min<int64_t>(runner.max_model_len(), std::numeric_limits<int32_t>::max())
+  );
+  return {
+      .policy = config.policy,
+      .max_num_batched_tokens = config.max_num_batched_tokens,
+      .long_prefill_token_threshold = config.long_prefill_token_threshold,
+      .max_num_seqs = config.max_num_seqs,
+      .max_logit_rows = config.max_logit_rows,
+      .max_model_len = config.max_model_len.value_or(model_len),
+      .block_size = runner.block_size(),
+      .num_blocks = runner.num_blocks(),
+      .eos_token_ids = config.eos_token_ids,
+  };
+}
+
+Result<void> check_config(const EngineConfig& config, const ModelRunner& runner) {
+  if (config.max_model_len && *config.max_model_len > runner.max_model_len()) {
+    return invalid_argument(
+        fmt::format(
+            "max_model_len is {}; the model was made for at most {} tokens",
+            *config.max_model_len,
+            runner.max_model_len()
+        ),
+        "max_model_len"
+    );
+  }
+  for (const TokenId id : config.eos_token_ids) {
+    if (id >= 0 && id < runner.vocab_size()) continue;
+    return invalid_argument(
+        fmt::format("end-of-sequence token {} is not below {}", id, runner.vocab_size()),
+        "eos_token_ids"
+    );
+  }
+  if (config.n_max < 1 || config.n_max > config.max_num_live_seqs) {
+    return invalid_argument(
+        fmt::format(
+            "n_max must be between 1 and max_num_live_seqs ({}), got {}",
+            config.max_num_live_seqs,
+            config.n_max
+        ),
+        "n_max"
+    );
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::start(
+    std::unique_ptr<ModelRunner> runner, EngineConfig config
+) {
+  CHECK(runner != nullptr, "an engine needs a model");
+  if (auto checked = check_config(config, *runner); !checked) return checked.error();
+  SchedulerConfig limits = scheduler_config_of(config, *runner);
+  if (auto valid = validate(limits); !valid) return valid.error();
+  return std::unique_ptr<Engine>(new Engine(std::move(runner), std::move(config), std::move(limits))
+  );
+}
+
+Engine::Engine(std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits)
+    : config_(std::move(config)),
+      scheduler_config_(std::move(limits)),
+      vocab_size_(runner->vocab_size()),
+      inbox_(2 * static_cast<size_t>(config_.max_num_live_seqs) + 2),
+      core_(scheduler_config_, std::move(runner)),
+      thread_([this] { run(); }) {}
+
+Engine::~Engine() {
+  shutdown(ShutdownMode::kAbort);
+}
+
+Result<void> Engine::check(const EngineRequest& request) const {
+  const SamplingLimits limits{
+      .vocab_size = vocab_size_, .n_max = config_.n_max, .logprobs_max = config_.logprobs_max};
+  if (auto valid = validate(request.sampling, limits); !valid) return valid;
+  if (auto runnable = check_runnable(scheduler_config_, request.prompt.size()); !runnable) {
+    return runnable;
+  }
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    const TokenId id = request.prompt[i];
+    if (id >= 0 && id < vocab_size_) continue;
+    return invalid_argument(
+        fmt::format("prompt token {} is {}, not between 0 and {}", i, id, vocab_size_ - 1), "prompt"
+    );
+  }
+  return {};
+}
+
+Result<RequestId> Engine::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
+  CHECK(sink != nullptr, "events need a place to go");
+  if (auto checked = check(request); !checked) return checked.error();
+  const int32_t n = request.sampling.n;
+
+  const std::lock_guard lock(mutex_);
+  if (shutdown_) return Error{ErrorCode::kCancelled, "the engine is shutting down", ""};
+  if (n > config_.max_num_live_seqs - num_live_seqs_) {
+    return Error{
+        ErrorCode::kResourceExhausted,
+        fmt::format(
+            "{} sequences run or wait, and at most {} may",
+            num_live_seqs_,
+            config_.max_num_live_seqs
+        ),
+        "",
+    };
+  }
+  const RequestId id{num_accepted_++};
+  const uint64_t seed = request.sampling.seed.value_or(random_bits(config_.seed, id.value));
+  live_[id] = {.num_choices_unfinished = n};
+  num_live_seqs_ += n;
+  send(Submission{
+      .request =
+          {.id = id,
+           .prompt = std::move(request.prompt),
+           .sampling = std::move(request.sampling),
+           .seed = seed,
+           .priority = request.priority,
+           .arrival = Clock::now(),
+           .deadline = request.deadline},
+      .sink = std::move(sink),
+  });
+  return id;
+}
+
+void Engine::cancel(RequestId id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(id);
+  if (found == live_.end() || std::exchange(found->second.is_cancelled, true)) return;
+  send(Cancellation{id});
+}
+
+EngineStats Engine::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  stats.num_live_seqs = num_live_seqs_;
+  return stats;
+}
+
+void Engine::shutdown(ShutdownMode mode) {
+  {
+    const std::lock_guard lock(mutex_);
+    const bool is_news = !shutdown_ || (*shutdown_ != mode && mode == ShutdownMode::kAbort);
+    if (is_news) {
+      shutdown_ = mode;
+      send(mode);
+    }
+  }
+  const std::lock_guard lock(join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void Engine::send(Command command) {
+  CHECK(inbox_.try_push(std::move(command)) != PushResult::kFull, "the inbox is sized for all");
+}
+
+void Engine::run() {
+  pthread_setname_np(pthread_self(), "engine");
+  for (;;) {
+    receive();
+    if (is_stopping_ && core_.is_idle()) break;
+    deliver(core_.step());
+    publish_stats();
+  }
+  CHECK(sinks_.empty(), "a request was left without an end");
+  inbox_.close();
+}
+
+// Takes all that has been sent; with nothing to compute, sleeps until something is.
+void Engine::receive() {
+  const bool may_sleep = core_.is_idle() && !is_stopping_;
+  std::optional<Command> command = may_sleep ? inbox_.pop() : inbox_.try_pop();
+  for (; command; command = inbox_.try_pop()) apply(std::move(*command));
+}
+
+void Engine::apply(Command command) {
+  if (auto* submission = std::get_if<Submission>(&command)) {
+    sinks_.emplace(submission->request.id, std::move(submission->sink));
+    const bool is_added = core_.add(std::move(submission->request)).ok();
+    CHECK(is_added, "submit() accepted what the scheduler refuses");
+  } else if (const auto* cancellation = std::get_if<Cancellation>(&command)) {
+    core_.cancel(cancellation->request);
+  } else {
+    is_stopping_ = true;
+    if (std::get<ShutdownMode>(command) == ShutdownMode::kAbort) core_.cancel_all();
+  }
+}
+
+void Engine::deliver(std::vector<EngineEvent> events) {
+  for (EngineEvent& event : events) {
+    account(event);
+    const RequestId id = request_of(event);
+    const auto* finished = std::get_if<FinishedEvent>(&event);
+    const bool is_over = finished != nullptr && finished->num_choices_unfinished == 0;
+    const auto found = sinks_.find(id);
+    CHECK(found != sinks_.end(), "an event of a request that is over");
+    found->second->on_event(std::move(event));
+    if (is_over) sinks_.erase(found);
+  }
+}
+
+// Before its sink hears of an end, the place of the sequence is free for another.
+void Engine::account(const EngineEvent& event) {
+  const auto* finished = std::get_if<FinishedEvent>(&event);
+  if (finished == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  --num_live_seqs_;
+  if (finished->num_choices_unfinished == 0) live_.erase(finished->request);
+}
+
+void Engine::publish_stats() {
+  const EngineStats stats{
+      .scheduler = core_.scheduler_stats(),
+      .num_live_seqs = 0,  // stats() fills it in
+      .num_steps = core_.num_steps(),
+      .last_step_time = core_.last_step_time(),
+  };
+  const std::lock_guard lock(mutex_);
+  stats_ = stats;
+}
+
+}  // namespace millrace

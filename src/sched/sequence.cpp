@@ -1,0 +1,89 @@
+#include "sched/sequence.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/math.h"
+
+namespace millrace {
+
+Sequence::Sequence(const Request& request, const Options& options)
+    : request_(&request),
+      precedence_(options.precedence),
+      num_tokens_max_(options.num_tokens_max),
+      blocks_(options.block_size) {
+  CHECK(num_tokens_max_ > num_prompt_tokens(), "there is no room for a single output token");
+  // The request has its prompt logprobs once, from the first of its sequences.
+  const bool wants_prompt_logprobs =
+      request.sampling.prompt_logprobs.has_value() && options.precedence.choice == 0;
+  num_logits_read_ = wants_prompt_logprobs ? 0 : num_prompt_tokens() - 1;
+  timings_.arrival = request.arrival;
+  timings_.num_prompt_tokens = num_prompt_tokens();
+}
+
+TokenId Sequence::token(int32_t position) const {
+  CHECK(position >= 0 && position < num_tokens(), "no such token");
+  if (position < num_prompt_tokens()) return request_->prompt[static_cast<size_t>(position)];
+  return output_[static_cast<size_t>(position - num_prompt_tokens())];
+}
+
+int32_t Sequence::num_logit_rows(int32_t num_tokens) const {
+  const int32_t end = num_computed_ + num_tokens;
+  return std::max(0, end - std::max(num_computed_, num_logits_read_));
+}
+
+void Sequence::start(TimePoint now) {
+  CHECK(state_ == SequenceState::kWaiting, "only a waiting sequence starts");
+  state_ = SequenceState::kRunning;
+  if (!timings_.first_scheduled) timings_.first_scheduled = now;
+}
+
+std::vector<BlockId> Sequence::preempt() {
+  CHECK(state_ == SequenceState::kRunning, "only a running sequence is preempted");
+  state_ = SequenceState::kWaiting;
+  num_computed_ = 0;
+  ++timings_.num_preemptions;
+  return blocks_.take_all();
+}
+
+std::vector<BlockId> Sequence::finish() {
+  CHECK(state_ != SequenceState::kFinished, "a sequence ends once");
+  state_ = SequenceState::kFinished;
+  return blocks_.take_all();
+}
+
+void Sequence::advance(int32_t num_tokens) {
+  CHECK(num_tokens > 0 && num_tokens <= num_wanted_tokens(), "computed what nobody wanted");
+  num_computed_ += num_tokens;
+  num_logits_read_ = std::max(num_logits_read_, num_computed_);
+}
+
+void Sequence::append_output(TokenId token, TimePoint now) {
+  CHECK(num_wanted_tokens() == 0, "a token is chosen from the logits of the last one");
+  CHECK(num_tokens() < num_tokens_max_, "the sequence is as long as it may be");
+  output_.push_back(token);
+  timings_.num_output_tokens = num_output_tokens();
+  if (!timings_.first_token) timings_.first_token = now;
+  timings_.last_token = now;
+}
+
+void Sequence::check_invariants() const {
+  CHECK(num_tokens() <= num_tokens_max_, "a sequence outgrew its limit");
+  CHECK(num_computed_ >= 0 && num_computed_ <= num_tokens(), "computed tokens that do not exist");
+  CHECK(num_computed_ <= num_logits_read_, "logits were passed over");
+  CHECK(num_logits_read_ <= num_tokens(), "logits of tokens that do not exist");
+  if (state_ == SequenceState::kRunning) {
+    CHECK(num_computed_ <= blocks_.num_token_slots(), "computed tokens without a place");
+    CHECK(
+        blocks_.num_blocks() <= div_ceil(num_tokens(), blocks_.block_size()),
+        "blocks that no token is for"
+    );
+  } else {
+    CHECK(blocks_.num_blocks() == 0, "only a running sequence holds blocks");
+  }
+  if (state_ == SequenceState::kWaiting) {
+    CHECK(num_computed_ == 0, "computed tokens without blocks");
+  }
+}
+
+}  // namespace millrace

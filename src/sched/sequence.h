@@ -1,0 +1,90 @@
+// One of the n sequences of a request: a growing list of tokens, of which some are computed, that
+// is, have their K and V in the sequence's blocks. There is no prefill and no decode state: what a
+// sequence needs is the difference between two counters. Changed by the scheduler only; everyone
+// else holds it const. Not thread-safe.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cache/block_table.h"
+#include "sched/finished_event.h"
+#include "sched/request.h"
+
+namespace millrace {
+
+// Who goes first: the lesser one. Total, so that a plan depends on nothing but its input.
+struct Precedence {
+  int32_t priority = 0;  // of the request, or 0 for all under first come, first served
+  uint64_t arrival = 0;  // how many requests were added before
+  int32_t choice = 0;
+  friend auto operator<=>(const Precedence&, const Precedence&) = default;
+};
+
+enum class SequenceState { kWaiting, kRunning, kFinished };
+
+class Sequence {
+ public:
+  struct Options {
+    Precedence precedence;
+    int32_t num_tokens_max = 0;  // of prompt and output together
+    int32_t block_size = 0;
+  };
+  // `request` is borrowed and outlives the sequence.
+  Sequence(const Request& request, const Options& options);
+
+  const Request& request() const { return *request_; }
+  int32_t choice() const { return precedence_.choice; }
+  const Precedence& precedence() const { return precedence_; }
+  SequenceState state() const { return state_; }
+  const BlockTable& blocks() const { return blocks_; }
+  const SequenceTimings& timings() const { return timings_; }
+
+  std::span<const TokenId> output() const { return output_; }
+  TokenId token(int32_t position) const;  // REQUIRES: 0 <= position < num_tokens()
+
+  int32_t num_prompt_tokens() const { return static_cast<int32_t>(request_->prompt.size()); }
+  int32_t num_output_tokens() const { return static_cast<int32_t>(output_.size()); }
+  int32_t num_tokens() const { return num_prompt_tokens() + num_output_tokens(); }
+  int32_t num_tokens_max() const { return num_tokens_max_; }
+  int32_t num_computed_tokens() const { return num_computed_; }
+
+  // How many tokens it would like the next step to compute.
+  int32_t num_wanted_tokens() const { return num_tokens() - num_computed_; }
+
+  // Logits are wanted for the tokens from this position on: those of the last token choose the next
+  // one; those before it give prompt logprobs. What has been read once is not read again, so a
+  // sequence that is recomputed after a preemption repeats nothing.
+  int32_t first_position_with_logits() const { return num_logits_read_; }
+
+  // How many of the next `num_tokens` tokens have logits that are wanted; they are the last ones.
+  int32_t num_logit_rows(int32_t num_tokens) const;
+
+  // --- For the scheduler ---
+
+  void start(TimePoint now);       // waiting -> running
+  std::vector<BlockId> preempt();  // running -> waiting, nothing computed
+  std::vector<BlockId> finish();   // -> finished
+  void append_blocks(std::span<const BlockId> blocks) { blocks_.append(blocks); }
+  void advance(int32_t num_tokens);                  // these have been computed
+  void append_output(TokenId token, TimePoint now);  // REQUIRES: all tokens are computed
+
+  // CHECKs that counters and blocks fit together.
+  void check_invariants() const;
+
+ private:
+  const Request* request_;
+  Precedence precedence_;
+  int32_t num_tokens_max_;
+  SequenceState state_ = SequenceState::kWaiting;
+  std::vector<TokenId> output_;  // the prompt is the request's, shared by its sequences
+  int32_t num_computed_ = 0;
+  int32_t num_logits_read_ = 0;
+  BlockTable blocks_;
+  SequenceTimings timings_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,41 @@
+// What one step computes: a value that the scheduler gives out and takes back with what was chosen.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "sampling/sampler.h"
+#include "sched/finished_event.h"
+#include "sched/sequence.h"
+
+namespace millrace {
+
+// A stretch of one sequence: tokens [first_token, first_token + num_tokens), whose blocks exist.
+struct ScheduledSequence {
+  const Sequence* sequence = nullptr;  // the scheduler's; valid until commit()
+  int32_t first_token = 0;             // position in the sequence = its computed tokens
+  int32_t num_tokens = 0;              // at least 1
+  int32_t num_logit_rows = 0;          // the last so many tokens of the stretch have logits read
+
+  int32_t end_token() const { return first_token + num_tokens; }
+  int32_t first_logit_row() const { return end_token() - num_logit_rows; }  // a position
+  // Whether the next token is chosen: the stretch reaches the sequence's end.
+  bool samples() const { return end_token() == sequence->num_tokens(); }
+};
+
+struct StepPlan {
+  std::vector<ScheduledSequence> scheduled;  // each sequence at most once
+  std::vector<FinishedEvent> dropped;        // ended by cancellation or deadline, without running
+  int32_t num_tokens = 0;                    // sum over `scheduled`
+  int32_t num_logit_rows = 0;                // sum over `scheduled`
+
+  bool is_empty() const { return scheduled.empty(); }
+};
+
+// What a step did to one scheduled sequence besides computing its tokens. An Error ends it.
+struct NothingSampled {};
+using StepOutcome = std::variant<NothingSampled, SampledToken, Error>;
+
+}  // namespace millrace
