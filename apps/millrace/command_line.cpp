@@ -86,16 +86,42 @@ CLI::Option* CommandLine::add_flag(
   return with_environment(app_.add_flag(names, variable, help));
 }
 
+CLI::Option* CommandLine::add_switch(
+    const std::string& names, std::function<void()> take, const std::string& help
+) {
+  const auto take_count = [take = std::move(take)](int64_t count) {
+    if (count > 0) take();
+  };
+  return with_environment(app_.add_flag_function(names, take_count, help));
+}
+
 CLI::Option* CommandLine::add_size(
     const std::string& names, std::optional<int64_t>& variable, const std::string& help
 ) {
-  const auto convert = [&variable](const std::string& text) {
+  const auto take = [&variable](const std::string& text) -> Result<void> {
     const Result<int64_t> size = parse_size(text);
-    if (!size) throw CLI::ValidationError(size.error().message);
+    if (!size) return size.error();
     variable = *size;
+    return {};
   };
-  return with_environment(app_.add_option_function<std::string>(names, convert, help))
-      ->type_name("SIZE");
+  return add_callback(names, take, help)->type_name("SIZE");
+}
+
+CLI::Option* CommandLine::add_callback(
+    const std::string& names,
+    std::function<Result<void>(const std::string&)> take,
+    const std::string& help
+) {
+  const std::string flag = names.substr(0, names.find(','));
+  const auto take_all = [take = std::move(take), flag](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      const Result<void> taken = take(text);
+      if (!taken) throw CLI::ValidationError(flag, taken.error().message);
+    }
+  };
+  return with_environment(app_.add_option_function<std::vector<std::string>>(names, take_all, help))
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 CLI::Option* CommandLine::add_positional(

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,9 +28,20 @@ class CommandLine {
   // A switch without a value.
   CLI::Option* add_flag(const std::string& names, bool& variable, const std::string& help);
 
+  CLI::Option* add_switch(
+      const std::string& names, std::function<void()> take, const std::string& help
+  );
+
   // A count or a number of bytes: 4096, 32k (thousands), 32K (1024s), 2.5G.
   CLI::Option* add_size(
       const std::string& names, std::optional<int64_t>& variable, const std::string& help
+  );
+
+  // `--name TEXT`, handed to `take` as often as it is given; an error becomes the parser's.
+  CLI::Option* add_callback(
+      const std::string& names,
+      std::function<Result<void>(const std::string& text)> take,
+      const std::string& help
   );
 
   // An argument without a dash, which may be left out.

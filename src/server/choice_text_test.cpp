@@ -23,8 +23,7 @@ Tokenizer byte_tokenizer() {
   }
   const json::object tokenizer = {
       {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}},
-      {"pre_tokenizer",
-       {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
       {"decoder", {{"type", "ByteLevel"}}},
   };
   Result<Tokenizer> made = Tokenizer::from_json(json::serialize(tokenizer));

@@ -34,9 +34,8 @@ std::vector<TokenId> end_tokens(const ModelConfig& config, const GenerationDefau
 }
 
 Result<int32_t> model_len(const ModelConfig& config, const EngineConfig& engine) {
-  const int64_t own = std::min<int64_t>(
-      config.max_position_embeddings, std::numeric_limits<int32_t>::max()
-  );
+  const int64_t own =
+      std::min<int64_t>(config.max_position_embeddings, std::numeric_limits<int32_t>::max());
   if (!engine.max_model_len) return static_cast<int32_t>(own);
   if (*engine.max_model_len <= own) return *engine.max_model_len;
   return invalid_argument(
@@ -72,8 +71,7 @@ Result<MemoryPlan> plan(
           static_cast<double>(needed) / kGiB,
           static_cast<double>(options.available_bytes) / kGiB
       ),
-      options.text.model
-  };
+      options.text.model};
 }
 
 // What the KV cache may take: as asked, else what all sequences at their longest could use, up to
@@ -83,7 +81,8 @@ int64_t kv_bytes(const MemoryPlan& plan, const LocalModelOptions& options) {
   const double usable = static_cast<double>(plan.kv_bytes_per_token) *
                         static_cast<double>(plan.max_model_len + plan.options.block_size) *
                         static_cast<double>(options.engine.max_num_seqs);
-  const int64_t bound = std::min(kKvCacheBytesDefaultMax, plan.num_blocks * plan.kv_bytes_per_block);
+  const int64_t bound =
+      std::min(kKvCacheBytesDefaultMax, plan.num_blocks * plan.kv_bytes_per_block);
   return usable < static_cast<double>(bound) ? static_cast<int64_t>(usable) : bound;
 }
 

@@ -23,14 +23,14 @@ enum class LoadFormat { kAuto, kDummy };
 struct LocalModelOptions {
   ModelTextOptions text;
   LoadFormat load_format = LoadFormat::kAuto;
-  std::optional<DType> dtype;     // none: what the checkpoint holds (docs/decisions/0002)
-  std::optional<DType> kv_dtype;  // none: the weights' type
-  int32_t block_size = 16;        // tokens of a KV block
+  std::optional<DType> dtype;             // none: what the checkpoint holds (docs/decisions/0002)
+  std::optional<DType> kv_dtype;          // none: the weights' type
+  int32_t block_size = 16;                // tokens of a KV block
   std::optional<int64_t> kv_cache_bytes;  // none: 4 GiB, or less where that is enough or too much
   int64_t available_bytes = 0;            // memory that weights, scratch and KV cache may take
   size_t num_threads = 1;
-  bool use_generation_config = true;      // the author's sampling defaults
-  EngineConfig engine;                    // eos_token_ids are filled in from the model
+  bool use_generation_config = true;             // the author's sampling defaults
+  EngineConfig engine;                           // eos_token_ids are filled in from the model
   std::function<void(double)> on_progress = {};  // fraction of the weights loaded, 0 to 1
 };
 
@@ -39,13 +39,13 @@ struct LocalModel {
   ModelConfig config;
   DType dtype = DType::kFloat32;
   GenerationDefaults defaults;
-  std::unique_ptr<ThreadPool> threads;   // the model's; outlives the engine
+  std::unique_ptr<ThreadPool> threads;  // the model's; outlives the engine
   std::unique_ptr<Engine> engine;
   std::vector<std::string> start_lines;  // what was decided at start, with its arithmetic
 };
 
-// What `--dtype auto` means for a checkpoint: the type it is stored in, float16 for the quantized types
-// of GGUF files, float32 where it does not say (as Hugging Face does).
+// What `--dtype auto` means for a checkpoint: the type it is stored in, float16 for the quantized
+// types of GGUF files, float32 where it does not say (as Hugging Face does).
 DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint);
 
 // Opens, checks and loads a model and starts its engine.

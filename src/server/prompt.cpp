@@ -25,9 +25,8 @@ Result<std::vector<TokenId>> tokenize_chat(const ModelText& model, const ChatPro
 }
 
 Result<std::vector<TokenId>> read_token_ids(std::string_view where, const json::value& value) {
-  const Error error = invalid_argument(
-      fmt::format("{} must be a list of token ids", where), std::string(where)
-  );
+  const Error error =
+      invalid_argument(fmt::format("{} must be a list of token ids", where), std::string(where));
   if (!value.is_array()) return error;
   std::vector<TokenId> ids;
   ids.reserve(value.get_array().size());

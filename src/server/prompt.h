@@ -13,10 +13,10 @@
 namespace millrace {
 
 struct ChatPrompt {
-  json::array messages;                // {"role", "content", ...}
-  json::array tools;                   // empty: none
+  json::array messages;  // {"role", "content", ...}
+  json::array tools;     // empty: none
   bool add_generation_prompt = true;
-  json::object chat_template_kwargs;   // passed to the template
+  json::object chat_template_kwargs;          // passed to the template
   std::chrono::system_clock::time_point now;  // for templates that print the date
 };
 

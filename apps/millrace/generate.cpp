@@ -1,0 +1,89 @@
+// `millrace generate`: answers prompts from the command line or a JSONL file, through the engine.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "batch_run.h"
+#include "command_line.h"
+#include "commands.h"
+#include "failure.h"
+#include "generate_input.h"
+#include "generate_output.h"
+#include "model_flags.h"
+#include "progress_bar.h"
+
+namespace millrace {
+namespace {
+
+struct GenerateFlags {
+  ModelFlags model;
+  InputFlags input;
+  bool stream = false;
+  bool json = false;
+};
+
+void add_flags(CommandLine& line, GenerateFlags& flags) {
+  add_model_flags(line, flags.model);
+  add_input_flags(line, flags.input);
+  line.add_flag("--stream", flags.stream, "print the text as it comes (one prompt)");
+  line.add_flag("--json", flags.json, "print one JSON object a line");
+  line.set_footer(
+      "Each line of --input is an object with prompt (plain text), prompt_token_ids or messages "
+      "(a\n"
+      "chat), and any sampling field, which wins over its flag. All prompts run as one batch.\n"
+      "\n"
+      "Examples:\n"
+      "  millrace generate --prompt \"What is the capital of France?\"\n"
+      "  millrace generate model.gguf --prompt \"Once upon a time\" --raw --stream --max-tokens "
+      "200\n"
+      "  millrace generate ~/models/Qwen2-0.5B-Instruct --input prompts.jsonl --json --temperature "
+      "0\n"
+      "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"seed\": 7}' |\n"
+      "    millrace generate --input -"
+  );
+}
+
+Result<LocalModel> load(const ModelFlags& flags) {
+  Result<LocalModelOptions> options = model_options_of(flags);
+  if (!options) return options.error();
+  ProgressBar bar("loading");
+  options->on_progress = [&bar](double fraction) { bar.show(fraction); };
+  return load_local_model(*std::move(options));
+}
+
+Result<void> generate(const GenerateFlags& flags) {
+  const Result<std::vector<InputLine>> lines = read_input(flags.input);
+  if (!lines) return lines.error();
+  if (flags.stream && (flags.json || lines->size() != 1)) {
+    return invalid_argument("--stream takes one prompt, and not --json", "--stream");
+  }
+  Result<LocalModel> model = load(flags.model);
+  if (!model) return model.error();
+  for (const std::string& line : model->start_lines) fmt::print(stderr, "{}\n", line);
+
+  std::vector<BatchItem> items;
+  items.reserve(lines->size());
+  const auto now = std::chrono::system_clock::now();
+  for (const InputLine& line : *lines) items.push_back(prepare(line, *model, flags.input, now));
+  const std::vector<BatchItem> kept = items;  // run_batch consumes them; printing needs the prompts
+
+  GenerateOutput output(model->text.tokenizer, kept, {.stream = flags.stream, .json = flags.json});
+  run_batch(*model, std::move(items), output.callbacks());
+  return output.finish();
+}
+
+}  // namespace
+
+int run_generate(std::vector<std::string> arguments) {
+  GenerateFlags flags;
+  CommandLine line(
+      "generate", "Answers prompts with a model, through the engine, on this machine."
+  );
+  add_flags(line, flags);
+  if (const std::optional<int> exit_code = line.parse(std::move(arguments))) return *exit_code;
+  return report("generate", generate(flags));
+}
+
+}  // namespace millrace

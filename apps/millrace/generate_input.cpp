@@ -1,0 +1,231 @@
+#include "generate_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <iterator>
+
+#include "base/file.h"
+#include "server/generation_fields.h"
+#include "server/prompt.h"
+
+namespace millrace {
+namespace {
+
+constexpr int32_t kMaxTokensDefault = 256;
+
+// Keys of a line besides the generation fields.
+constexpr std::array<std::string_view, 6> kPromptKeys = {
+    "prompt",
+    "prompt_token_ids",
+    "messages",
+    "tools",
+    "add_generation_prompt",
+    "chat_template_kwargs",
+};
+
+enum class FlagKind { kJson, kStrings, kSwitch };
+
+struct FieldFlag {
+  std::string_view field;  // the flag is its name with dashes
+  FlagKind kind;
+  std::string_view help;
+};
+
+constexpr FieldFlag kFieldFlags[] = {
+    {"max_tokens", FlagKind::kJson, "most tokens to generate (256)"},
+    {"temperature", FlagKind::kJson, "0: always the likeliest token (the default here); up to 2"},
+    {"top_k", FlagKind::kJson, "choose among the k likeliest tokens"},
+    {"top_p", FlagKind::kJson, "choose among the likeliest tokens that hold this mass"},
+    {"min_p", FlagKind::kJson, "drop tokens below this share of the likeliest one"},
+    {"n", FlagKind::kJson, "answers for each prompt"},
+    {"stop", FlagKind::kStrings, "text that ends the answer; may be repeated"},
+    {"stop_token_ids", FlagKind::kJson, "token ids that end the answer: [2, 7]"},
+    {"include_stop_str_in_output", FlagKind::kSwitch, "keep the stop text in the answer"},
+    {"min_tokens", FlagKind::kJson, "no end before this many tokens"},
+    {"ignore_eos", FlagKind::kSwitch, "go on after an end-of-sequence token"},
+    {"presence_penalty", FlagKind::kJson, "-2 to 2, for tokens that the answer has"},
+    {"frequency_penalty", FlagKind::kJson, "-2 to 2, for each time the answer has a token"},
+    {"repetition_penalty", FlagKind::kJson, "above 1: against tokens of prompt and answer"},
+    {"logit_bias", FlagKind::kJson, "added to tokens' scores: {\"42\": -100}"},
+    {"allowed_token_ids", FlagKind::kJson, "the only tokens to choose from: [1, 5]"},
+    {"bad_words", FlagKind::kStrings, "a word that must not appear; may be repeated"},
+    {"logprobs", FlagKind::kJson, "logprobs of each token and of this many others"},
+    {"prompt_logprobs", FlagKind::kJson, "the same for the prompt's tokens"},
+    {"echo", FlagKind::kSwitch, "begin the text with the prompt"},
+    {"timeout_s", FlagKind::kJson, "seconds after which an answer is cut off"},
+    {"priority", FlagKind::kJson, "lower goes first, with --scheduling-policy priority"},
+};
+
+std::string flag_of(std::string_view field) {
+  std::string flag = "--" + std::string(field);
+  std::ranges::replace(flag, '_', '-');
+  return flag;
+}
+
+void add_field_flag(CommandLine& line, json::object& fields, const FieldFlag& flag) {
+  const std::string field(flag.field);
+  const std::string help(flag.help);
+  switch (flag.kind) {
+    case FlagKind::kJson: {
+      const auto take = [&fields, field](const std::string& text) -> Result<void> {
+        const Result<json::value> value = parse_json(text);
+        if (!value) return invalid_argument(fmt::format("'{}' is not a JSON value", text));
+        fields[field] = *value;
+        return {};
+      };
+      line.add_callback(flag_of(field), take, help)->type_name("JSON");
+      return;
+    }
+    case FlagKind::kStrings: {
+      const auto take = [&fields, field](const std::string& text) -> Result<void> {
+        json::value& list = fields[field];
+        if (!list.is_array()) list = json::array();
+        list.get_array().emplace_back(text);
+        return {};
+      };
+      line.add_callback(flag_of(field), take, help);
+      return;
+    }
+    case FlagKind::kSwitch: {
+      line.add_switch(
+          flag_of(field), [&fields, field] { fields[field] = true; }, help
+      );
+      return;
+    }
+  }
+}
+
+Result<void> check_keys(const json::object& object) {
+  for (const json::key_value_pair& entry : object) {
+    const std::string key = entry.key();
+    if (is_generation_field(key) || std::ranges::find(kPromptKeys, key) != kPromptKeys.end()) {
+      continue;
+    }
+    return invalid_argument(fmt::format("there is no field '{}'", key.substr(0, 100)), key);
+  }
+  return {};
+}
+
+// The one of prompt, prompt_token_ids and messages that the line has.
+Result<std::string_view> prompt_key(const json::object& object) {
+  std::optional<std::string_view> found;
+  for (const std::string_view key : {"prompt", "prompt_token_ids", "messages"}) {
+    if (!object.contains(key)) continue;
+    if (found) {
+      return invalid_argument(
+          fmt::format("{} and {} exclude each other", *found, key), std::string(key)
+      );
+    }
+    found = key;
+  }
+  if (found) return *found;
+  return invalid_argument("expected one of prompt, prompt_token_ids and messages", "prompt");
+}
+
+Result<std::vector<TokenId>> tokenize(
+    const json::object& object, const LocalModel& model, std::chrono::system_clock::time_point now
+) {
+  const Result<std::string_view> key = prompt_key(object);
+  if (!key) return key.error();
+  const json::value& value = object.at(*key);
+  if (*key == "prompt_token_ids") return read_token_ids(*key, value);
+  if (*key == "messages") {
+    const Result<ChatPrompt> chat = read_chat_prompt(object, now);
+    if (!chat) return chat.error();
+    return tokenize_chat(model.text, *chat);
+  }
+  if (!value.is_string()) return invalid_argument("prompt must be a string", "prompt");
+  return tokenize_text(model.text, value.get_string());
+}
+
+void apply_defaults(const GenerationDefaults& defaults, SamplingParams& sampling) {
+  sampling.temperature = defaults.temperature.value_or(0.0F);
+  sampling.top_k = defaults.top_k.value_or(sampling.top_k);
+  sampling.top_p = defaults.top_p.value_or(sampling.top_p);
+  sampling.min_p = defaults.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
+  sampling.max_tokens = defaults.max_new_tokens.value_or(kMaxTokensDefault);
+}
+
+Result<std::string> read_lines(const std::string& input) {
+  if (input != "-") return read_file(input);
+  return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+}
+
+InputLine parse_line(std::string_view text, size_t number) {
+  const Result<json::value> value = parse_json(text);
+  if (!value) {
+    return {.error = invalid_argument(fmt::format("line {}: {}", number, value.error().message))};
+  }
+  if (!value->is_object()) {
+    return {.error = invalid_argument(fmt::format("line {} must be a JSON object", number))};
+  }
+  return {.object = value->get_object()};
+}
+
+}  // namespace
+
+void add_input_flags(CommandLine& line, InputFlags& flags) {
+  line.add("--prompt,-p", flags.prompts, "a prompt: a chat turn, or plain text for a plain model");
+  line.add("--input,-i", flags.input, "a JSONL file of prompts; - is stdin");
+  line.add_flag("--raw", flags.raw, "--prompt is plain text, without the chat template");
+  for (const FieldFlag& flag : kFieldFlags) add_field_flag(line, flags.fields, flag);
+}
+
+Result<std::vector<InputLine>> read_input(const InputFlags& flags) {
+  if (flags.prompts.empty() == flags.input.empty()) {
+    return invalid_argument("give either --prompt TEXT or --input FILE.jsonl", "--prompt");
+  }
+  std::vector<InputLine> lines;
+  for (const std::string& prompt : flags.prompts) {
+    lines.push_back({.object = {{"prompt", prompt}}, .is_chat_turn = !flags.raw});
+  }
+  if (!flags.prompts.empty()) return lines;
+
+  const Result<std::string> content = read_lines(flags.input);
+  if (!content) return content.error();
+  std::string_view rest = *content;
+  for (size_t number = 1; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view text = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    lines.push_back(parse_line(text, number));
+  }
+  if (lines.empty()) return invalid_argument("there is no prompt in " + flags.input, "--input");
+  return lines;
+}
+
+BatchItem prepare(
+    const InputLine& line,
+    const LocalModel& model,
+    const InputFlags& flags,
+    std::chrono::system_clock::time_point now
+) {
+  BatchItem item;
+  const auto fail = [&item](const Error& error) {
+    item.error = error;
+    return item;
+  };
+  if (line.error) return fail(*line.error);
+  json::object object = line.object;
+  if (line.is_chat_turn && model.text.chat_template) {
+    object = {{"messages", {{{"role", "user"}, {"content", object.at("prompt")}}}}};
+  }
+  const Result<void> known = check_keys(object);
+  if (!known) return fail(known.error());
+  apply_defaults(model.defaults, item.fields.sampling);
+  for (const json::object* fields : {&flags.fields, &object}) {
+    const Result<void> read = read_generation_fields(*fields, model.text.tokenizer, item.fields);
+    if (!read) return fail(read.error());
+  }
+  Result<std::vector<TokenId>> prompt = tokenize(object, model, now);
+  if (!prompt) return fail(prompt.error());
+  item.prompt = *std::move(prompt);
+  return item;
+}
+
+}  // namespace millrace

@@ -1,0 +1,32 @@
+#include "progress_bar.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace millrace {
+namespace {
+
+constexpr int kNumSteps = 40;
+
+}  // namespace
+
+ProgressBar::ProgressBar(std::string label)
+    : label_(std::move(label)), is_terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() {
+  if (num_steps_shown_ >= 0) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressBar::show(double fraction) {
+  const int num_steps = std::clamp(static_cast<int>(fraction * kNumSteps), 0, kNumSteps);
+  if (!is_terminal_ || num_steps == num_steps_shown_) return;
+  num_steps_shown_ = num_steps;
+  const std::string done(static_cast<size_t>(num_steps), '#');
+  fmt::print(stderr, "\r{} [{:<{}}] {:3.0f} %", label_, done, kNumSteps, fraction * 100.0);
+  std::fflush(stderr);
+}
+
+}  // namespace millrace

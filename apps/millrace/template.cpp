@@ -1,0 +1,63 @@
+// `millrace template`: conversations through the model's chat template.
+#include <chrono>
+
+#include "command_line.h"
+#include "commands.h"
+#include "failure.h"
+#include "json_lines.h"
+#include "model_flags.h"
+#include "server/model_text.h"
+#include "server/prompt.h"
+
+namespace millrace {
+namespace {
+
+struct TemplateFlags {
+  ModelFlags model;
+  bool jsonl = false;
+};
+
+// {"text": ...} or {"error": ...}: what a template refuses is a result like any other.
+Result<json::value> render(const ModelText& model, const json::value& line) {
+  const auto failed = [](const Error& error) {
+    return json::value(json::object{{"error", error.message}});
+  };
+  if (!line.is_object()) return invalid_argument("expected an object with messages");
+  const Result<ChatPrompt> chat =
+      read_chat_prompt(line.get_object(), std::chrono::system_clock::now());
+  if (!chat) return failed(chat.error());
+  const Result<RenderedChat> rendered = render_chat(model, *chat);
+  if (!rendered) return failed(rendered.error());
+  return json::value(json::object{{"text", rendered->text}});
+}
+
+Result<void> render_lines(const TemplateFlags& flags) {
+  if (!flags.jsonl) return invalid_argument("give --jsonl: a conversation a line on stdin");
+  const Result<ModelTextOptions> options = text_options_of(flags.model);
+  if (!options) return options.error();
+  const Result<ModelText> model = load_model_text(*options);
+  if (!model) return model.error();
+  return for_each_json_line([&](const json::value& line) { return render(*model, line); });
+}
+
+}  // namespace
+
+int run_template(std::vector<std::string> arguments) {
+  TemplateFlags flags;
+  CommandLine line("template", "Conversations through the model's chat template.");
+  add_text_flags(line, flags.model);
+  line.add_flag(
+      "--jsonl", flags.jsonl, "a conversation a line on stdin, {\"text\"} or {\"error\"} out"
+  );
+  line.set_footer(
+      "A line is {\"messages\", \"tools\", \"add_generation_prompt\", \"chat_template_kwargs\"}.\n"
+      "\n"
+      "Example:\n"
+      "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' | millrace template "
+      "--jsonl"
+  );
+  if (const std::optional<int> exit_code = line.parse(std::move(arguments))) return *exit_code;
+  return report("template", render_lines(flags));
+}
+
+}  // namespace millrace
