@@ -1,0 +1,189 @@
+// For tests only: small checkpoint files made on the spot, right ones and wrong ones.
+#pragma once
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace millrace::testing_files {
+
+inline std::span<const std::byte> as_bytes(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+template <class T>
+void append(std::string& to, T value) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  to.append(bytes, sizeof value);
+}
+
+// A directory of its own that goes with the object.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    static std::atomic<int> count{0};
+    path_ = std::filesystem::temp_directory_path() /
+            ("millrace_checkpoint_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  std::string path() const { return path_.string(); }
+  std::string path(std::string_view name) const { return (path_ / name).string(); }
+  void write(std::string_view name, const std::string& content) const {
+    std::ofstream(path_ / name, std::ios::binary) << content;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// A safetensors file of any header text and any data.
+inline std::string safetensors_file(const std::string& header, const std::string& data) {
+  std::string file;
+  append<uint64_t>(file, header.size());
+  return file + header + data;
+}
+
+// One F32 vector for each name; the k-th tensor holds k, k + 1.
+inline std::string safetensors_of(const std::vector<std::string>& names) {
+  std::string header = "{";
+  std::string data;
+  for (size_t i = 0; i < names.size(); ++i) {
+    header += fmt::format(
+        R"({}"{}":{{"dtype":"F32","shape":[2],"data_offsets":[{},{}]}})",
+        i == 0 ? "" : ",",
+        names[i],
+        8 * i,
+        8 * i + 8
+    );
+    append(data, static_cast<float>(i));
+    append(data, static_cast<float>(i + 1));
+  }
+  return safetensors_file(header + "}", data);
+}
+
+// Writes GGUF field by field, so that tests can write it wrong.
+class GgufWriter {
+ public:
+  GgufWriter& string(std::string_view key, std::string_view value) {
+    begin_value(key, 8);
+    append_string(metadata_, value);
+    return *this;
+  }
+  GgufWriter& uint32(std::string_view key, uint32_t value) {
+    begin_value(key, 4);
+    append(metadata_, value);
+    return *this;
+  }
+  GgufWriter& float32(std::string_view key, float value) {
+    begin_value(key, 6);
+    append(metadata_, value);
+    return *this;
+  }
+  GgufWriter& boolean(std::string_view key, uint8_t value) {
+    begin_value(key, 7);
+    append(metadata_, value);
+    return *this;
+  }
+  GgufWriter& strings(std::string_view key, const std::vector<std::string>& values) {
+    begin_array(key, 8, values.size());
+    for (const std::string& value : values) append_string(metadata_, value);
+    return *this;
+  }
+  template <class T>
+  GgufWriter& numbers(std::string_view key, uint32_t type, const std::vector<T>& values) {
+    begin_array(key, type, values.size());
+    for (const T value : values) append(metadata_, value);
+    return *this;
+  }
+  // Bytes after a key, as they are: the type and the value.
+  GgufWriter& raw(std::string_view key, const std::string& bytes) {
+    append_string(metadata_, key);
+    metadata_ += bytes;
+    ++num_metadata_;
+    return *this;
+  }
+
+  // `dims` in the file's order, innermost first. The data lies behind what is there already.
+  GgufWriter& tensor(
+      std::string_view name, std::vector<uint64_t> dims, uint32_t type, const std::string& data
+  ) {
+    data_.resize((data_.size() + 31) / 32 * 32);
+    tensor_at(name, std::move(dims), type, data_.size());
+    data_ += data;
+    return *this;
+  }
+  GgufWriter& tensor_at(
+      std::string_view name, std::vector<uint64_t> dims, uint32_t type, uint64_t offset
+  ) {
+    append_string(tensors_, name);
+    append(tensors_, static_cast<uint32_t>(dims.size()));
+    for (const uint64_t dim : dims) append(tensors_, dim);
+    append(tensors_, type);
+    append(tensors_, offset);
+    ++num_tensors_;
+    return *this;
+  }
+  GgufWriter& f32(std::string_view name, std::vector<uint64_t> dims) {
+    uint64_t count = 1;
+    for (const uint64_t dim : dims) count *= dim;
+    std::string data;
+    for (uint64_t i = 0; i < count; ++i) append(data, static_cast<float>(i));
+    return tensor(name, std::move(dims), 0, data);
+  }
+
+  // Everything before the data and its padding.
+  std::string header() const {
+    std::string file = "GGUF";
+    append<uint32_t>(file, 3);
+    append(file, num_tensors_);
+    append(file, num_metadata_);
+    return file + metadata_ + tensors_;
+  }
+  std::string file() const {
+    std::string file = header();
+    if (num_tensors_ != 0) file.resize((file.size() + 31) / 32 * 32);
+    return file + data_;
+  }
+
+ private:
+  static void append_string(std::string& to, std::string_view value) {
+    append<uint64_t>(to, value.size());
+    to += value;
+  }
+  void begin_value(std::string_view key, uint32_t type) {
+    append_string(metadata_, key);
+    append(metadata_, type);
+    ++num_metadata_;
+  }
+  void begin_array(std::string_view key, uint32_t type, uint64_t count) {
+    begin_value(key, 9);
+    append(metadata_, type);
+    append(metadata_, count);
+  }
+
+  uint64_t num_tensors_ = 0;
+  uint64_t num_metadata_ = 0;
+  std::string metadata_;
+  std::string tensors_;
+  std::string data_;
+};
+
+}  // namespace millrace::testing_files
