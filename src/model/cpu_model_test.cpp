@@ -1,0 +1,364 @@
+// The CPU model against transformers, and against itself: the same bits however the work is cut.
+#include "model/cpu_model.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "model/model_test_data.h"
+
+namespace millrace {
+namespace {
+
+struct GoldenPrompt {
+  std::vector<TokenId> token_ids;
+  std::vector<size_t> positions;
+  json::object logits;  // by kind: [position][vocab]
+};
+
+struct Golden {
+  std::string name;
+  uint64_t seed = 0;
+  ModelConfig config;
+  std::vector<GoldenPrompt> prompts;
+};
+
+template <class T>
+std::vector<T> numbers(const json::value& array) {
+  std::vector<T> values;
+  for (const json::value& value : array.as_array()) values.push_back(value.to_number<T>());
+  return values;
+}
+
+Golden read_golden(const std::filesystem::path& path) {
+  const json::value root = *read_json_file(path);
+  Golden golden = {
+      .name = path.stem(),
+      .seed = root.at("seed").to_number<uint64_t>(),
+      .config = *parse_model_config(root.at("config").as_object()),
+      .prompts = {},
+  };
+  for (const json::value& prompt : root.at("prompts").as_array()) {
+    golden.prompts.push_back(
+        {numbers<TokenId>(prompt.at("token_ids")),
+         numbers<size_t>(prompt.at("positions")),
+         prompt.as_object()}
+    );
+  }
+  return golden;
+}
+
+std::vector<Golden> read_goldens() {
+  std::vector<Golden> goldens;
+  const std::filesystem::path folder = MILLRACE_SOURCE_DIR "/tests/golden/models";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".json") goldens.push_back(read_golden(entry.path()));
+  }
+  CHECK(goldens.size() >= 8, "the goldens are there");
+  return goldens;
+}
+
+constexpr int32_t kMaxModelLen = 800;
+
+CpuModelOptions options_for(DType dtype, DType kv_dtype) {
+  return {
+      .dtype = dtype,
+      .kv_dtype = kv_dtype,
+      .block_size = 16,
+      .num_blocks = 120,
+      .max_model_len = kMaxModelLen,
+      .max_num_batched_tokens = 1000,
+      .max_num_logits = 1000,
+  };
+}
+
+using Logits = std::vector<uint32_t>;  // the bits of [num_tokens, vocab]
+
+void append_bits(std::span<const float> values, Logits& bits) {
+  const size_t size = bits.size();
+  bits.resize(size + values.size());
+  std::memcpy(&bits[size], values.data(), values.size_bytes());
+}
+
+// The logits of every position of a prompt, computed `chunk` tokens at a time. Beside it in the
+// same batches run as many tokens of other sequences as `num_neighbours` says.
+Logits run_prompt(
+    CpuModel& model, const std::vector<TokenId>& tokens, int32_t chunk, size_t num_neighbours = 0
+) {
+  std::vector<std::vector<TokenId>> prompts = {tokens};
+  Rng rng(7 + num_neighbours);
+  for (size_t n = 0; n < num_neighbours; ++n) {
+    prompts.emplace_back(50 + 20 * n);
+    for (TokenId& id : prompts.back()) {
+      id = static_cast<TokenId>(rng.below(static_cast<uint64_t>(model.vocab_size())));
+    }
+  }
+  std::vector<TestSequence> sequences =
+      make_sequences(model, prompts, 1000 + static_cast<uint64_t>(chunk));
+  TestSequence& prompt = sequences[0];
+  Logits logits;
+  for (int32_t step = 0; prompt.num_left() > 0; ++step) {
+    // The prompt comes in the middle of the batch; neighbours run by one token and by several.
+    std::vector<TestChunk> chunks;
+    for (size_t n = 1; n < sequences.size(); ++n) {
+      const int32_t wanted = (step + static_cast<int32_t>(n)) % 3 == 0 ? 9 : 1;
+      const int32_t count = std::min(wanted, sequences[n].num_left());
+      if (count > 0) chunks.push_back({&sequences[n], count});
+    }
+    const size_t place = chunks.size() / 2;
+    const int32_t count = std::min(chunk, prompt.num_left());
+    chunks.insert(chunks.begin() + static_cast<ptrdiff_t>(place), {&prompt, count});
+    const ForwardBatch batch = make_batch(chunks, model.block_size());
+    const std::span<const float> all = model.forward(batch);
+    const auto vocab = static_cast<size_t>(model.vocab_size());
+    const auto begin = static_cast<size_t>(batch.cu_seqlens[place]);
+    append_bits(all.subspan(begin * vocab, static_cast<size_t>(count) * vocab), logits);
+  }
+  return logits;
+}
+
+std::unique_ptr<CpuModel> load_tiny(
+    const Golden& golden, const CpuModelOptions& options, ThreadPool& pool, DType rounding
+) {
+  const TinyWeights weights(golden.config, golden.seed, rounding);
+  Result<std::unique_ptr<CpuModel>> model = CpuModel::load(golden.config, weights, options, pool);
+  CHECK(model.ok(), model.error().message);
+  return *std::move(model);
+}
+
+// The largest |found - expected| / max |expected| of any stored position.
+double largest_error(const GoldenPrompt& prompt, std::string_view kind, const Logits& logits) {
+  const size_t vocab = logits.size() / prompt.token_ids.size();
+  double largest = 0.0;
+  for (size_t i = 0; i < prompt.positions.size(); ++i) {
+    const std::vector<float> expected = numbers<float>(prompt.logits.at(kind).at(i));
+    CHECK(expected.size() == vocab, "logits of the whole vocabulary");
+    double difference = 0.0;
+    double scale = 0.0;
+    for (size_t id = 0; id < vocab; ++id) {
+      float found = 0.0F;
+      std::memcpy(&found, &logits[prompt.positions[i] * vocab + id], sizeof(found));
+      difference = std::max(difference, std::abs(static_cast<double>(found - expected[id])));
+      scale = std::max(scale, std::abs(static_cast<double>(expected[id])));
+    }
+    largest = std::max(largest, difference / scale);
+  }
+  return largest;
+}
+
+struct GoldenKind {
+  std::string_view name;
+  DType rounding;  // of the weights in the file
+  DType dtype;
+  DType kv_dtype;
+  double error_max;  // relative to the largest logit of the position
+};
+
+constexpr GoldenKind kKinds[] = {
+    {"float32", DType::kFloat32, DType::kFloat32, DType::kFloat32, 1e-4},
+    {"bfloat16_weights", DType::kBFloat16, DType::kBFloat16, DType::kFloat32, 1e-4},
+    {"bfloat16", DType::kBFloat16, DType::kBFloat16, DType::kBFloat16, 2e-2},
+    {"float32", DType::kFloat32, DType::kFloat16, DType::kFloat16, 5e-3},
+};
+
+TEST(CpuModel, GivesTheLogitsOfTransformers) {
+  ThreadPool pool(2);
+  for (const Golden& golden : read_goldens()) {
+    for (const GoldenKind& kind : kKinds) {
+      const auto model =
+          load_tiny(golden, options_for(kind.dtype, kind.kv_dtype), pool, kind.rounding);
+      for (const GoldenPrompt& prompt : golden.prompts) {
+        const Logits logits = run_prompt(*model, prompt.token_ids, kMaxModelLen);
+        const double error = largest_error(prompt, kind.name, logits);
+        EXPECT_LE(error, kind.error_max) << golden.name << ' ' << kind.name;
+        RecordProperty(
+            fmt::format("{} {} {}", golden.name, kind.name, name_of(kind.kv_dtype)),
+            fmt::format("{:.2e}", error)
+        );
+      }
+    }
+  }
+}
+
+TEST(CpuModel, GivesTheSameBitsWhollyInChunksTokenByTokenAndAmongNeighbours) {
+  ThreadPool pool(2);
+  for (const Golden& golden : read_goldens()) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      const auto model = load_tiny(golden, options_for(dtype, dtype), pool, DType::kFloat32);
+      for (const GoldenPrompt& prompt : golden.prompts) {
+        const Logits whole = run_prompt(*model, prompt.token_ids, kMaxModelLen);
+        EXPECT_EQ(run_prompt(*model, prompt.token_ids, 1), whole) << golden.name;
+        EXPECT_EQ(run_prompt(*model, prompt.token_ids, 7), whole) << golden.name;
+        EXPECT_EQ(run_prompt(*model, prompt.token_ids, 33), whole) << golden.name;
+        EXPECT_EQ(run_prompt(*model, prompt.token_ids, 1, 3), whole) << golden.name;
+        EXPECT_EQ(run_prompt(*model, prompt.token_ids, 13, 4), whole) << golden.name;
+      }
+    }
+  }
+}
+
+TEST(CpuModel, GivesTheSameBitsOnEveryInstructionSetThreadCountAndBlockSize) {
+  ThreadPool one(1);
+  ThreadPool three(3);
+  for (const Golden& golden : read_goldens()) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      CpuModelOptions options = options_for(dtype, dtype);
+      options.isa = Isa::kReference;
+      const auto reference = load_tiny(golden, options, one, DType::kFloat32);
+      const std::vector<TokenId>& tokens = golden.prompts.front().token_ids;
+      const std::vector<TokenId> start(tokens.begin(), tokens.begin() + std::ssize(tokens) / 2 + 1);
+      const Logits expected = run_prompt(*reference, start, kMaxModelLen);
+      for (const Isa isa : supported_isas()) {
+        options.isa = isa;
+        options.block_size = isa == Isa::kAvx2 ? 48 : 32;
+        const auto model = load_tiny(golden, options, three, DType::kFloat32);
+        EXPECT_EQ(run_prompt(*model, start, kMaxModelLen), expected)
+            << golden.name << ' ' << name_of(isa) << ' ' << name_of(dtype);
+      }
+    }
+  }
+}
+
+Golden golden_named(std::string_view name) {
+  return read_golden(
+      std::filesystem::path(MILLRACE_SOURCE_DIR "/tests/golden/models") /
+      fmt::format("{}.json", name)
+  );
+}
+
+// Each of these mistakes must show in a golden, or the golden proves nothing about it.
+TEST(CpuModelGoldens, NoticeAWrongConfiguration) {
+  ThreadPool pool(1);
+  const auto error_with = [&](std::string_view name, void (*spoil)(ModelConfig&)) {
+    Golden golden = golden_named(name);
+    spoil(golden.config);
+    const auto model =
+        load_tiny(golden, options_for(DType::kFloat32, DType::kFloat32), pool, DType::kFloat32);
+    const GoldenPrompt& prompt = golden.prompts.back();
+    return largest_error(prompt, "float32", run_prompt(*model, prompt.token_ids, kMaxModelLen));
+  };
+  EXPECT_GT(error_with("llama31-rope", [](ModelConfig& c) { c.rope_scaling.reset(); }), 1e-3);
+  EXPECT_GT(error_with("llama31-rope", [](ModelConfig& c) { c.rope_scaling->factor = 7; }), 1e-3);
+  EXPECT_GT(error_with("qwen2", [](ModelConfig& c) { c.rope_theta = 1e5; }), 1e-3);
+  EXPECT_GT(error_with("qwen2", [](ModelConfig& c) { c.attention_bias = false; }), 1e-3);
+  EXPECT_GT(error_with("qwen3", [](ModelConfig& c) { c.qk_norm = false; }), 1e-3);
+  EXPECT_GT(error_with("llama-mha", [](ModelConfig& c) { c.tie_word_embeddings = true; }), 1e-3);
+  EXPECT_GT(error_with("llama-biases", [](ModelConfig& c) { c.mlp_bias = false; }), 1e-3);
+  EXPECT_GT(error_with("llama-biases", [](ModelConfig& c) { c.attention_out_bias = false; }), 1e-3);
+}
+
+Error load_error(const ModelConfig& config, const WeightSource& source, CpuModelOptions options) {
+  ThreadPool pool(1);
+  const Result<std::unique_ptr<CpuModel>> model = CpuModel::load(config, source, options, pool);
+  CHECK(!model.ok(), "this model should not load");
+  return model.error();
+}
+
+TEST(CpuModel, NamesTheTensorThatIsMissingOrMisshapen) {
+  const Golden golden = golden_named("qwen2");
+  const CpuModelOptions options = options_for(DType::kFloat32, DType::kFloat32);
+  TinyWeights missing(golden.config, 1);
+  std::erase_if(missing.mutable_tensors(), [](const TensorInfo& tensor) {
+    return tensor.name == "model.layers.1.mlp.up_proj.weight";
+  });
+  const Error error = load_error(golden.config, missing, options);
+  EXPECT_THAT(error.message, testing::HasSubstr("model.layers.1.mlp.up_proj.weight"));
+  EXPECT_THAT(error.message, testing::HasSubstr("[99, 56]"));
+
+  TinyWeights misshapen(golden.config, 1);
+  for (TensorInfo& tensor : misshapen.mutable_tensors()) {
+    if (tensor.name == "model.layers.0.self_attn.k_proj.weight") tensor.shape = {8, 57};
+  }
+  const Error other = load_error(golden.config, misshapen, options);
+  EXPECT_THAT(other.message, testing::HasSubstr("model.layers.0.self_attn.k_proj.weight"));
+  EXPECT_THAT(other.message, testing::HasSubstr("[8, 57]"));
+  EXPECT_THAT(other.message, testing::HasSubstr("[8, 56]"));
+}
+
+TEST(CpuModel, RefusesExpertsAndOptionsThatCannotBe) {
+  const Golden golden = golden_named("qwen3");
+  const TinyWeights weights(golden.config, 1);
+  const CpuModelOptions good = options_for(DType::kFloat32, DType::kFloat32);
+  ModelConfig experts = golden.config;
+  experts.family = ModelFamily::kQwen3Moe;
+  EXPECT_EQ(load_error(experts, weights, good), unsupported("qwen3_moe models cannot be run yet"));
+  CpuModelOptions bad = good;
+  bad.block_size = 24;
+  EXPECT_THAT(
+      load_error(golden.config, weights, bad).message, testing::HasSubstr("multiple of 16")
+  );
+  bad = good;
+  bad.num_blocks = 0x7fffffff;
+  EXPECT_THAT(load_error(golden.config, weights, bad).message, testing::HasSubstr("KV blocks"));
+  bad = good;
+  bad.max_num_logits = 0;
+  EXPECT_THAT(
+      load_error(golden.config, weights, bad).message, testing::HasSubstr("max_num_logits")
+  );
+  ModelConfig wide = golden.config;
+  wide.head_dim = 258;
+  EXPECT_THAT(load_error(wide, weights, good).message, testing::HasSubstr("head_dim is 258"));
+}
+
+TEST(CpuModel, ReportsProgressAndWhatItAllocates) {
+  const Golden golden = golden_named("qwen3");
+  const TinyWeights weights(golden.config, 1);
+  ThreadPool pool(2);
+  const CpuModelOptions options = options_for(DType::kBFloat16, DType::kFloat16);
+  std::vector<size_t> done;
+  const auto model = *CpuModel::load(
+      golden.config,
+      weights,
+      options,
+      pool,
+      [&](size_t num_done, size_t num_tensors) {
+        EXPECT_EQ(num_tensors, weights.tensors().size());
+        done.push_back(num_done);
+      }
+  );
+  ASSERT_EQ(done.size(), weights.tensors().size());
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_EQ(done.back(), weights.tensors().size());
+
+  EXPECT_EQ(model->num_kv_bytes(), 120U * 16 * 3 * 2 * 32 * 2);
+  EXPECT_EQ(kv_bytes_per_block(golden.config, DType::kFloat16, 16), 16U * 3 * 2 * 32 * 2);
+  const WorkspaceBytes bytes = CpuModel::workspace_bytes(golden.config, options, 2);
+  EXPECT_EQ(bytes.hidden, 1000U * 48 * 4);
+  EXPECT_EQ(bytes.logits, 1000U * 111 * 4);
+  EXPECT_EQ(bytes.attention_scratch, 2U * (4 * 800 + 16) * 4);
+  EXPECT_GT(bytes.total(), bytes.qkv + bytes.activation);
+}
+
+class CpuModelDeathTest : public testing::Test {
+ protected:
+  // What forward() says of a batch of five tokens that `spoil` changed.
+  void expect_refusal(void (*spoil)(ForwardBatch&), const char* message) {
+    ThreadPool pool(1);
+    const Golden golden = golden_named("llama-mha");
+    const auto model =
+        load_tiny(golden, options_for(DType::kFloat32, DType::kFloat32), pool, DType::kFloat32);
+    const std::vector<std::vector<TokenId>> prompts = {{1, 2, 3, 4, 5}};
+    std::vector<TestSequence> sequences = make_sequences(*model, prompts, 1);
+    const std::vector<TestChunk> chunks = {{sequences.data(), 5}};
+    ForwardBatch batch = make_batch(chunks, 16);
+    spoil(batch);
+    EXPECT_DEATH((void)model->forward(batch), message);
+  }
+};
+
+TEST_F(CpuModelDeathTest, RefusesBatchesThatDoNotAgreeWithThemselves) {
+  expect_refusal([](ForwardBatch& b) { b.token_ids[2] = 101; }, "a token of the vocabulary");
+  expect_refusal([](ForwardBatch& b) { b.token_ids[2] = -1; }, "a token of the vocabulary");
+  expect_refusal([](ForwardBatch& b) { b.positions[1] = 4; }, "the last of their context");
+  expect_refusal([](ForwardBatch& b) { b.slot_mapping[4] += 1; }, "where the block table says");
+  expect_refusal([](ForwardBatch& b) { b.block_tables[0] = 120; }, "a block that exists");
+  expect_refusal([](ForwardBatch& b) { b.logit_rows[0] = 5; }, "logits of a token of this batch");
+  expect_refusal([](ForwardBatch& b) { b.positions.pop_back(); }, "one position a token");
+  expect_refusal([](ForwardBatch& b) { b.cu_seqlens[1] = 4; }, "the sequences cover the tokens");
+}
+
+}  // namespace
+}  // namespace millrace
