@@ -8,6 +8,7 @@
 #include "engine/engine_event.h"
 #include "engine/fake_model_runner.h"
 #include "sampling/sampler.h"
+#include "sched/request.h"
 #include "sched/scheduler_config.h"
 
 namespace millrace {

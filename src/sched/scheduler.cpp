@@ -97,12 +97,11 @@ void Scheduler::continue_running(Draft& draft) {
         {.num_tokens = draft.left.num_tokens - num_behind,
          .num_logit_rows = draft.left.num_logit_rows - num_behind}
     );
-    if (make_room(*sequence, num_tokens, draft)) schedule(*sequence, num_tokens, draft);
+    if (make_room(*sequence, num_tokens)) schedule(*sequence, num_tokens, draft);
   }
 }
 
 void Scheduler::admit_waiting(Draft& draft, TimePoint now) {
-  if (draft.is_pool_short) return;
   while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < config_.max_num_seqs &&
          draft.left.num_tokens > 0 && draft.left.num_logit_rows > 0) {
     Sequence& sequence = **waiting_.begin();
@@ -131,9 +130,8 @@ int32_t Scheduler::num_granted_tokens(const Sequence& sequence, Budget budget) c
 
 // Gives a running sequence the blocks for its next tokens, at the cost of those behind it.
 // False: it is the last, and has to wait for blocks.
-bool Scheduler::make_room(Sequence& sequence, int32_t num_tokens, Draft& draft) {
+bool Scheduler::make_room(Sequence& sequence, int32_t num_tokens) {
   while (!try_extend(sequence, num_tokens)) {
-    draft.is_pool_short = true;
     Sequence& last = **running_.rbegin();
     if (&last == &sequence) return false;
     preempt(last);
@@ -150,6 +148,7 @@ bool Scheduler::try_extend(Sequence& sequence, int32_t num_tokens) {
   return true;
 }
 
+// Never true for a sequence that this very step preempted: what it lacks went to those before it.
 bool Scheduler::fits_with_headroom(const Sequence& candidate) const {
   const auto num_missing = [](const Sequence& sequence) {
     return int64_t{sequence.blocks().num_blocks_missing(sequence.num_tokens())};

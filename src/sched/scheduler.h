@@ -14,11 +14,11 @@
 //   until those before it have what they need. The first in order is never preempted and always
 //   advances, so the whole always advances. Who is last itself stalls for a step and keeps its
 //   blocks rather than throw work away for nobody's sake.
-// - Admission: only in a step without preemption or stall, only the first in order, and only if the
-//   free blocks hold all its tokens, what running sequences are still owed for tokens they have,
-//   and one further block for each running sequence. Thus a sequence that is let in is computed in
-//   full before the pool can be short, and at least block_size steps pass before growth alone
-//   preempts it: preemption does not thrash. Who does not fit is waited for and never overtaken.
+// - Admission: only the first in order, and only if the free blocks hold all its tokens, what the
+//   running sequences are still owed for tokens they have, and one further block for each of them.
+//   Thus a sequence that is let in is computed in full before the pool can be short, and about
+//   block_size steps pass before growth alone preempts it: preemption does not thrash. Who does not
+//   fit is waited for and never overtaken, and nobody is preempted to let another in.
 #pragma once
 
 #include <cstdint>
@@ -103,7 +103,6 @@ class Scheduler {
   struct Draft {
     StepPlan plan;
     Budget left;
-    bool is_pool_short = false;
   };
 
   void drop_cancelled_and_expired(Draft& draft, TimePoint now);
@@ -111,7 +110,7 @@ class Scheduler {
   void admit_waiting(Draft& draft, TimePoint now);
 
   int32_t num_granted_tokens(const Sequence& sequence, Budget budget) const;
-  bool make_room(Sequence& sequence, int32_t num_tokens, Draft& draft);
+  bool make_room(Sequence& sequence, int32_t num_tokens);
   bool try_extend(Sequence& sequence, int32_t num_tokens);
   bool fits_with_headroom(const Sequence& candidate) const;
   void schedule(Sequence& sequence, int32_t num_tokens, Draft& draft);

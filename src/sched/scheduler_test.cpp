@@ -282,7 +282,7 @@ TEST(Scheduler, TheLastStallsWithItsBlocksRatherThanPreemptItself) {
   // One block each and one in reserve; the first takes it at its fifth token, the second stalls.
   for (int i = 1; i < 4; ++i) EXPECT_EQ(driver.step().size(), 2U);
   EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 4, 1}));
-  driver.add(1, 1);  // would fit, and is not let in while someone stalls
+  driver.add(1, 1);  // is not let in while someone stalls
   for (int i = 5; i < 8; ++i) EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, i, 1}));
   EXPECT_THAT(driver.step(), ElementsAre(Line{1, 0, 4, 1}));
   EXPECT_EQ(driver.scheduler().stats().num_preemptions, 0);
@@ -307,13 +307,14 @@ TEST(Scheduler, AdmitsOnlyWithABlockInReserveForEachRunningSequence) {
 TEST(Scheduler, CountsBlocksThatARunningPromptWillStillNeed) {
   SchedulerConfig config = roomy();
   config.num_blocks = 12;
+  config.long_prefill_token_threshold = 8;
   Driver driver(config);
-  driver.add(40, 4);  // 10 blocks, 4 of them in the first step
+  driver.add(40, 4);  // 10 blocks, 2 of them in the first step
   driver.step();
-  EXPECT_EQ(driver.scheduler().stats().num_blocks_free, 8);
+  EXPECT_EQ(driver.scheduler().stats().num_blocks_free, 10);
   driver.add(8, 4);  // 2 blocks, and one in reserve: more than 12 - 10
-  EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 16, 16}));
-  EXPECT_EQ(driver.run().at(0)[0].timings.num_preemptions, 0);
+  EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 8, 8}));
+  EXPECT_EQ(driver.run().at(1)[0].timings.num_preemptions, 0);
 }
 
 TEST(Scheduler, PreemptionDoesNotThrash) {
