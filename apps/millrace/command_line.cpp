@@ -29,12 +29,12 @@ class YamlConfig : public CLI::Config {
   std::string to_config(const CLI::App*, bool, bool, std::string) const override { return {}; }
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> items;
+    std::vector<CLI::ConfigItem> flags;
     const YAML::Node document = YAML::Load(input);
-    if (document.IsNull()) return items;
+    if (document.IsNull()) return flags;
     if (!document.IsMap()) throw CLI::ConfigError("the file must be a mapping of flags to values");
-    for (const auto& entry : document) items.push_back(item_of(entry.first, entry.second));
-    return items;
+    for (const auto& entry : document) flags.push_back(item_of(entry.first, entry.second));
+    return flags;
   }
 
  private:

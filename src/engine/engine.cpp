@@ -78,7 +78,7 @@ Engine::Engine(std::unique_ptr<ModelRunner> runner, EngineConfig config, Schedul
     : config_(std::move(config)),
       scheduler_config_(std::move(limits)),
       vocab_size_(runner->vocab_size()),
-      inbox_(2 * static_cast<size_t>(config_.max_num_live_seqs) + 2),
+      inbox_(5 * static_cast<size_t>(config_.max_num_live_seqs) + 2),
       core_(scheduler_config_, std::move(runner)),
       thread_([this] { run(); }) {}
 
@@ -123,7 +123,10 @@ Result<RequestId> Engine::submit(EngineRequest request, std::shared_ptr<EventSin
   }
   const RequestId id{num_accepted_++};
   const uint64_t seed = request.sampling.seed.value_or(random_bits(config_.seed, id.value));
-  live_[id] = {.num_choices_unfinished = n};
+  live_[id] = {
+      .num_choices_unfinished = n,
+      .choice_cancelled = std::vector<bool>(static_cast<size_t>(n), false),
+  };
   num_live_seqs_ += n;
   send(Submission{
       .request =
@@ -143,7 +146,18 @@ void Engine::cancel(RequestId id) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end() || std::exchange(found->second.is_cancelled, true)) return;
-  send(Cancellation{id});
+  send(Cancellation{.request = id});
+}
+
+void Engine::cancel(RequestId id, int32_t choice) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(id);
+  if (found == live_.end() || found->second.is_cancelled) return;
+  std::vector<bool>& cancelled = found->second.choice_cancelled;
+  CHECK(choice >= 0 && static_cast<size_t>(choice) < cancelled.size(), "a choice that never was");
+  if (cancelled[static_cast<size_t>(choice)]) return;
+  cancelled[static_cast<size_t>(choice)] = true;
+  send(Cancellation{id, choice});
 }
 
 EngineStats Engine::stats() const {
@@ -195,7 +209,11 @@ void Engine::apply(Command command) {
     const bool is_added = core_.add(std::move(submission->request)).ok();
     CHECK(is_added, "submit() accepted what the scheduler refuses");
   } else if (const auto* cancellation = std::get_if<Cancellation>(&command)) {
-    core_.cancel(cancellation->request);
+    if (cancellation->choice) {
+      core_.cancel(cancellation->request, *cancellation->choice);
+    } else {
+      core_.cancel(cancellation->request);
+    }
   } else {
     is_stopping_ = true;
     if (std::get<ShutdownMode>(command) == ShutdownMode::kAbort) core_.cancel_all();
@@ -221,7 +239,11 @@ void Engine::account(const EngineEvent& event) {
   if (finished == nullptr) return;
   const std::lock_guard lock(mutex_);
   --num_live_seqs_;
-  if (finished->num_choices_unfinished == 0) live_.erase(finished->request);
+  if (finished->num_choices_unfinished == 0) {
+    live_.erase(finished->request);
+  } else {
+    live_[finished->request].choice_cancelled[static_cast<size_t>(finished->choice)] = true;
+  }
 }
 
 void Engine::publish_stats() {

@@ -99,6 +99,9 @@ class Engine {
   // blocks, any thread; nothing happens for a request that is over or never was.
   void cancel(RequestId id);
 
+  // The same for one choice: its text has come to a stop string, say. REQUIRES: the request has it.
+  void cancel(RequestId id, int32_t choice);
+
   // As of the end of the last step. Any thread.
   EngineStats stats() const;
 
@@ -115,12 +118,14 @@ class Engine {
   };
   struct Cancellation {
     RequestId request;
+    std::optional<int32_t> choice = std::nullopt;  // none: all of them
   };
   using Command = std::variant<Submission, Cancellation, ShutdownMode>;
 
   struct LiveRequest {
     int32_t num_choices_unfinished = 0;
-    bool is_cancelled = false;
+    bool is_cancelled = false;           // as a whole
+    std::vector<bool> choice_cancelled;  // [n], or over
   };
 
   Engine(std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits);
@@ -140,8 +145,9 @@ class Engine {
   const SchedulerConfig scheduler_config_;
   const int64_t vocab_size_;
 
-  // Holds at most one submission and one cancellation of each live request, and one shutdown of
-  // each mode, so there is always room.
+  // Drained before each step. In between, a place among the live sequences can see one of its
+  // sequence cancelled twice (choice and request), end, and be taken by another that is submitted
+  // and cancelled twice: five commands; and one shutdown of each mode. So there is always room.
   BoundedQueue<Command> inbox_;
 
   mutable std::mutex mutex_;  // guards the next block; never held while a sink is called

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -23,22 +24,31 @@ bool are_finite(std::span<const float> logits) {
   return num_bad == 0;
 }
 
-void append_token_events(
-    const StepPlan& plan,
-    std::span<const StepOutcome> outcomes,
-    TimePoint when,
-    std::vector<EngineEvent>& events
+std::vector<TokenEvent> token_events(
+    const StepPlan& plan, std::span<const StepOutcome> outcomes, TimePoint when
 ) {
+  std::vector<TokenEvent> events;
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const auto* token = std::get_if<SampledToken>(&outcomes[i]);
     if (token == nullptr) continue;
     const Sequence& sequence = *plan.scheduled[i].sequence;
-    events.emplace_back(TokenEvent{
+    events.push_back({
         .request = sequence.request().id,
         .choice = sequence.choice(),
         .token = *token,
         .when = when,
     });
+  }
+  return events;
+}
+
+// `tokens` and `finished` are of one step and both in the plan's order.
+void mark_stop_tokens(std::vector<TokenEvent>& tokens, std::span<const FinishedEvent> finished) {
+  auto token = tokens.begin();
+  for (const FinishedEvent& end : finished) {
+    if (!end.stop_token) continue;
+    while (token->request != end.request || token->choice != end.choice) ++token;
+    token->is_stop_token = true;
   }
 }
 
@@ -66,8 +76,13 @@ std::vector<EngineEvent> EngineCore::step() {
   const std::span<const float> logits = runner_->forward(build_forward_batch(plan));
   const std::vector<StepOutcome> outcomes = sample(plan, logits, events);
   const TimePoint end = now_();
-  append_token_events(plan, outcomes, end, events);
-  append_finished(scheduler_.commit(plan, outcomes, end), events);
+  std::vector<TokenEvent> tokens = token_events(plan, outcomes, end);
+  std::vector<FinishedEvent> finished = scheduler_.commit(plan, outcomes, end);
+  mark_stop_tokens(tokens, finished);
+  events.insert(
+      events.end(), std::make_move_iterator(tokens.begin()), std::make_move_iterator(tokens.end())
+  );
+  append_finished(std::move(finished), events);
 
   ++num_steps_;
   last_step_time_ = end - begin;

@@ -28,6 +28,7 @@ class EngineCore {
   // As the scheduler's functions of these names.
   Result<void> add(Request request) { return scheduler_.add(std::move(request)); }
   void cancel(RequestId id) { scheduler_.cancel(id); }
+  void cancel(RequestId id, int32_t choice) { scheduler_.cancel(id, choice); }
   void cancel_all() { scheduler_.cancel_all(); }
   bool is_idle() const { return scheduler_.is_idle(); }
 

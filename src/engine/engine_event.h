@@ -16,12 +16,12 @@
 
 namespace millrace {
 
-// One output token. The token that stops a sequence is one too; FinishedEvent::stop_token then says
-// that it is not part of the text.
+// One output token.
 struct TokenEvent {
   RequestId request;
   int32_t choice = 0;
   SampledToken token;
+  bool is_stop_token = false;  // it ends the choice and is no part of the text
   TimePoint when;
 };
 

@@ -174,6 +174,39 @@ TEST(Engine, RefusesMoreThanItMayHoldAndAcceptsAgainAfterAnEnd) {
   second.finish(2);
 }
 
+TEST(Engine, CancelsOneChoiceWhateverIsAskedHowOften) {
+  Gate gate;
+  const auto engine = start_engine({}, gate.hook());
+  EngineRequest request = request_of_length(2, 20);
+  request.sampling.n = 2;
+  Stream stream = submit(*engine, std::move(request));
+  gate.wait_until_held();
+  for (int i = 0; i < 100000; ++i) engine->cancel(stream.id, 0);  // far more than the inbox holds
+  engine->cancel(RequestId{12345}, 0);
+  gate.open();
+  const std::vector<SequenceRecord> records = stream.finish(2);
+  EXPECT_EQ(records[0].finished[0].reason, FinishReason::kCancelled);
+  EXPECT_EQ(records[1].finished[0].reason, FinishReason::kLength);
+  EXPECT_EQ(records[1].tokens.size(), 20U);
+  engine->cancel(stream.id, 1);
+}
+
+TEST(Engine, MarksTheTokenThatStopsAChoice) {
+  const auto engine = start_engine();
+  EngineRequest request = request_of_length(4, 10);
+  request.sampling.seed = 3;
+  const SequenceRecord free = submit(*engine, request).finish()[0];
+  request.sampling.stop_token_ids = {free.tokens[2]};
+  auto queue = std::make_shared<EventQueue>(request);
+  ASSERT_TRUE(engine->submit(request, queue).ok());
+  for (;;) {
+    const EngineEvent event = queue->next();
+    const auto* token = std::get_if<TokenEvent>(&event);
+    if (token == nullptr) break;
+    EXPECT_EQ(token->is_stop_token, token->token.id == free.tokens[2]);
+  }
+}
+
 TEST(Engine, CancelsOnceWhateverIsAskedHowOften) {
   Gate gate;
   const auto engine = start_engine({}, gate.hook());

@@ -48,11 +48,20 @@ Result<void> Scheduler::add(Request request) {
 
 void Scheduler::cancel(RequestId id) {
   const auto found = requests_.find(id);
-  if (found != requests_.end()) found->second.is_cancelled = true;
+  if (found == requests_.end()) return;
+  for (Sequence& sequence : found->second.sequences) sequence.cancel();
+}
+
+void Scheduler::cancel(RequestId id, int32_t choice) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  std::vector<Sequence>& sequences = found->second.sequences;
+  CHECK(choice >= 0 && static_cast<size_t>(choice) < sequences.size(), "a choice that never was");
+  sequences[static_cast<size_t>(choice)].cancel();
 }
 
 void Scheduler::cancel_all() {
-  for (auto& [id, entry] : requests_) entry.is_cancelled = true;
+  for (const auto& [id, entry] : requests_) cancel(id);
 }
 
 StepPlan Scheduler::plan(TimePoint now) {
@@ -75,14 +84,14 @@ void Scheduler::drop_cancelled_and_expired(Draft& draft, TimePoint now) {
     const auto current = next++;
     Entry& entry = current->second;
     const bool is_expired = entry.request.deadline && *entry.request.deadline <= now;
-    if (!entry.is_cancelled && !is_expired) continue;
-    const FinishReason reason =
-        entry.is_cancelled ? FinishReason::kCancelled : FinishReason::kDeadline;
     for (Sequence& sequence : entry.sequences) {
       if (sequence.state() == SequenceState::kFinished) continue;
+      if (!sequence.is_cancelled() && !is_expired) continue;
+      const FinishReason reason =
+          sequence.is_cancelled() ? FinishReason::kCancelled : FinishReason::kDeadline;
       draft.plan.dropped.push_back(finish(entry, sequence, reason, now));
     }
-    requests_.erase(current);
+    if (entry.num_unfinished == 0) requests_.erase(current);
   }
 }
 

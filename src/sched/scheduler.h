@@ -58,8 +58,10 @@ class Scheduler {
   // REQUIRES: a new id; sampling parameters that are valid.
   Result<void> add(Request request);
 
-  // The next plan() ends what is unfinished of the request; nothing if there is no such request.
+  // The next plan() ends what is unfinished of the request, or of one of its choices; nothing if
+  // there is no such thing.
   void cancel(RequestId id);
+  void cancel(RequestId id, int32_t choice);
   void cancel_all();
 
   // What to compute next. An empty plan: nothing is left to do, and there is nothing to commit.
@@ -85,7 +87,6 @@ class Scheduler {
     Request request;
     std::vector<Sequence> sequences;  // [n], never resized: queues point into it
     int32_t num_unfinished = 0;
-    bool is_cancelled = false;
   };
   struct Before {
     using is_transparent = void;

@@ -444,6 +444,25 @@ TEST(Scheduler, CancelEndsEachUnfinishedChoiceOnce) {
   EXPECT_EQ(driver.run().size(), 1U);
 }
 
+TEST(Scheduler, CancelsOneChoiceAndLeavesTheOthers) {
+  Driver driver(roomy());
+  Request request{.prompt = {1, 2, 3}};
+  request.sampling.n = 3;
+  driver.add(request);
+  driver.step();
+  driver.scheduler().cancel(RequestId{0}, 1);
+  driver.scheduler().cancel(RequestId{77}, 1);
+  driver.step();
+  ASSERT_EQ(driver.finished.size(), 1U);
+  EXPECT_EQ(driver.finished[0].choice, 1);
+  EXPECT_EQ(driver.finished[0].reason, FinishReason::kCancelled);
+  EXPECT_EQ(driver.finished[0].num_choices_unfinished, 2);
+  driver.scheduler().cancel(RequestId{0}, 1);  // over already
+  driver.run();
+  ASSERT_EQ(driver.finished.size(), 3U);
+  EXPECT_EQ(driver.finished[2].reason, FinishReason::kLength);
+}
+
 TEST(Scheduler, CancelAllEmptiesIt) {
   Driver driver(roomy());
   for (int i = 0; i < 6; ++i) driver.add(5);

@@ -69,7 +69,9 @@ class Sequence {
   std::vector<BlockId> preempt();  // running -> waiting, nothing computed
   std::vector<BlockId> finish();   // -> finished
   void append_blocks(std::span<const BlockId> blocks) { blocks_.append(blocks); }
-  void advance(int32_t num_tokens);                  // these have been computed
+  void advance(int32_t num_tokens);        // these have been computed
+  void cancel() { is_cancelled_ = true; }  // ends with the next plan
+  bool is_cancelled() const { return is_cancelled_; }
   void append_output(TokenId token, TimePoint now);  // REQUIRES: all tokens are computed
 
   // CHECKs that counters and blocks fit together.
@@ -83,6 +85,7 @@ class Sequence {
   std::vector<TokenId> output_;  // the prompt is the request's, shared by its sequences
   int32_t num_computed_ = 0;
   int32_t num_logits_read_ = 0;
+  bool is_cancelled_ = false;
   BlockTable blocks_;
   SequenceTimings timings_;
 };
