@@ -1,0 +1,156 @@
+#include "model/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint.h"
+#include "model/weight_names.h"
+
+namespace millrace {
+namespace {
+
+using testing::HasSubstr;
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.hidden_size = 8;
+  config.intermediate_size = 20;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 4;
+  config.vocab_size = 30;
+  config.max_position_embeddings = 100;
+  config.attention_bias = true;
+  config.qk_norm = true;
+  return config;
+}
+
+MemoryPlanOptions small_options() {
+  return {
+      .weight_dtype = DType::kBFloat16,
+      .kv_dtype = DType::kFloat16,
+      .block_size = 16,
+      .max_num_batched_tokens = 10,
+      .max_num_seqs = 3,
+      .available_bytes = 1 << 20,
+  };
+}
+
+TEST(MemoryPlan, CountsWeightsInPanelsOfSixteenRows) {
+  const Result<MemoryPlan> plan = plan_memory(small_config(), small_options());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->weights.embedding, 32 * 8 * 2);
+  EXPECT_EQ(plan->weights.lm_head, 32 * 8 * 2);
+  // q [16, 8], k and v [8, 8] as 16 rows, o [8, 16] as 16 rows; biases of 16 + 8 + 8 floats.
+  EXPECT_EQ(plan->weights.attention, 2 * (2 * (16 * 8 + 2 * 16 * 8 + 16 * 16) + 4 * 32));
+  // gate and up [20, 8] as 32 rows, down [8, 20] as 16 rows.
+  EXPECT_EQ(plan->weights.mlp, 2 * 2 * (2 * 32 * 8 + 16 * 20));
+  EXPECT_EQ(plan->weights.norms, 4 * (2 * (8 + 8 + 4 + 4) + 8));
+  EXPECT_EQ(plan->weights.experts, 0);
+  EXPECT_EQ(plan->num_parameters, num_parameters(small_config()));
+}
+
+TEST(MemoryPlan, StoresTiedEmbeddingsOnce) {
+  ModelConfig config = small_config();
+  config.tie_word_embeddings = true;
+  const Result<MemoryPlan> plan = plan_memory(config, small_options());
+  EXPECT_EQ(plan->weights.embedding, 32 * 8 * 2);
+  EXPECT_EQ(plan->weights.lm_head, 0);
+}
+
+TEST(MemoryPlan, CountsEachScratchBuffer) {
+  const Result<MemoryPlan> plan = plan_memory(small_config(), small_options());
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->activations.hidden, 10 * 8 * 4);
+  EXPECT_EQ(plan->activations.qkv, 10 * (16 + 16) * 4);
+  EXPECT_EQ(plan->activations.attention, 10 * 16 * 4);
+  EXPECT_EQ(plan->activations.gate_up, 10 * 40 * 4);
+  EXPECT_EQ(plan->activations.mlp, 10 * 20 * 4);
+  EXPECT_EQ(plan->activations.router, 0);
+  EXPECT_EQ(plan->activations.logits, 3 * (30 + 8) * 4);
+  EXPECT_EQ(plan->activations.rope, 100 * 4 * 4);
+}
+
+TEST(MemoryPlan, FillsTheRestWithBlocks) {
+  MemoryPlanOptions options = small_options();
+  const Result<MemoryPlan> empty = plan_memory(small_config(), options);
+  const int64_t fixed = empty->weights.total() + empty->activations.total();
+  EXPECT_EQ(empty->kv_bytes_per_token, 2 * 2 * 8 * 2);
+  EXPECT_EQ(empty->kv_bytes_per_block, 16 * empty->kv_bytes_per_token);
+  options.available_bytes = fixed + 15 * empty->kv_bytes_per_block - 1;
+  Result<MemoryPlan> plan = plan_memory(small_config(), options);
+  EXPECT_EQ(plan->num_blocks, 14);
+  EXPECT_EQ(plan->missing_bytes, 0);
+  ASSERT_EQ(plan->capacities.size(), 1U);
+  EXPECT_EQ(plan->capacities[0].num_tokens, 100);
+  EXPECT_EQ(plan->capacities[0].num_sequences, 2) << "100 tokens take 7 blocks";
+
+  options.available_bytes = fixed + 6 * empty->kv_bytes_per_block;
+  plan = plan_memory(small_config(), options);
+  EXPECT_EQ(plan->num_blocks, 6);
+  EXPECT_EQ(plan->missing_bytes, empty->kv_bytes_per_block);
+  options.available_bytes = 0;
+  plan = plan_memory(small_config(), options);
+  EXPECT_EQ(plan->num_blocks, 0);
+  EXPECT_EQ(plan->missing_bytes, fixed + 7 * empty->kv_bytes_per_block);
+}
+
+TEST(MemoryPlan, PlansTheLargestPublicModels) {
+  for (const std::string name : {"Qwen2-72B", "Qwen2-57B-A14B"}) {
+    const Result<Checkpoint> checkpoint =
+        open_checkpoint(MILLRACE_SOURCE_DIR "/configs/" + name, {.with_weights = false});
+    ASSERT_TRUE(checkpoint);
+    const Result<ModelConfig> config = parse_model_config(checkpoint->config);
+    ASSERT_TRUE(config);
+    MemoryPlanOptions options;
+    options.max_model_len = 1 << 20;
+    options.max_num_batched_tokens = 1 << 20;
+    options.available_bytes = int64_t{4} << 40;
+    const Result<MemoryPlan> plan = plan_memory(*config, options);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_NEAR(
+        static_cast<double>(plan->weights.total()),
+        2.0 * static_cast<double>(num_parameters(*config)),
+        1e-3 * static_cast<double>(plan->weights.total())
+    );
+    EXPECT_GT(plan->num_blocks, 0);
+    EXPECT_EQ(plan->capacities.back().num_tokens, 1 << 20);
+    EXPECT_THAT(format_plan(*plan), HasSubstr("sequences of  1048576 tokens"));
+  }
+}
+
+TEST(MemoryPlan, CountsExperts) {
+  ModelConfig config = small_config();
+  config.moe = MoeConfig{
+      .num_experts = 4,
+      .num_experts_per_token = 2,
+      .expert_intermediate_size = 16,
+      .shared_expert_intermediate_size = 24,
+      .dense_layers = {0},
+  };
+  const Result<MemoryPlan> plan = plan_memory(config, small_options());
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->weights.mlp, 2 * (2 * 32 * 8 + 16 * 20)) << "one dense layer";
+  EXPECT_EQ(plan->weights.experts, 2 * (4 * (2 * 16 * 8 + 16 * 16) + 2 * 32 * 8 + 16 * 24));
+  EXPECT_EQ(plan->weights.router, 2 * (16 * 8 + 16 * 8));
+  EXPECT_EQ(plan->activations.mlp, 10 * 32 * 4) << "two experts of 16";
+  EXPECT_EQ(plan->activations.router, 10 * (4 + 2 + 2) * 4);
+}
+
+TEST(MemoryPlan, NamesTheOptionThatIsOutOfRange) {
+  const auto error_of = [](auto change) {
+    MemoryPlanOptions options = small_options();
+    change(options);
+    const Result<MemoryPlan> plan = plan_memory(small_config(), options);
+    return plan ? std::string("no error") : plan.error().where;
+  };
+  EXPECT_EQ(error_of([](auto& o) { o.block_size = 0; }), "block_size");
+  EXPECT_EQ(error_of([](auto& o) { o.max_num_seqs = 0; }), "max_num_seqs");
+  EXPECT_EQ(error_of([](auto& o) { o.max_num_batched_tokens = -1; }), "max_num_batched_tokens");
+  EXPECT_EQ(error_of([](auto& o) { o.max_model_len = int64_t{1} << 40; }), "max_model_len");
+  EXPECT_EQ(error_of([](auto& o) { o.available_bytes = -1; }), "available_bytes");
+}
+
+}  // namespace
+}  // namespace millrace
