@@ -323,7 +323,7 @@ Result<PostProcessor> read_template(const JsonNode& node) {
   return post;
 }
 
-Result<void> apply_post_processor(const JsonNode& node, PostProcessor& post) {
+Result<void> apply_post_processor(const JsonNode& node, std::optional<PostProcessor>& post) {
   Result<std::string> type = type_of(node);
   if (!type) return type.error();
   // ByteLevel only trims offsets, which nothing here asks for.
@@ -334,10 +334,11 @@ Result<void> apply_post_processor(const JsonNode& node, PostProcessor& post) {
     });
   }
   if (*type != "TemplateProcessing") return unknown_type(node, "post-processor", *type);
-  Result<PostProcessor> outer = read_template(node);
-  if (!outer) return outer.error();
-  post.before.insert(post.before.begin(), outer->before.begin(), outer->before.end());
-  post.after.insert(post.after.end(), outer->after.begin(), outer->after.end());
+  // The reference cannot apply a template to what another one made.
+  if (post) return node.unsupported_here("is a second TemplateProcessing");
+  Result<PostProcessor> read = read_template(node);
+  if (!read) return read.error();
+  post = *std::move(read);
   return {};
 }
 
@@ -365,10 +366,10 @@ Result<Decoder> read_decoder(const JsonNode& node) {
 }
 
 Result<PostProcessor> read_post_processor(const JsonNode& node) {
-  PostProcessor post;
+  std::optional<PostProcessor> post;
   Result<void> done = apply_post_processor(node, post);
   if (!done) return done.error();
-  return post;
+  return post.value_or(PostProcessor{});
 }
 
 }  // namespace millrace
