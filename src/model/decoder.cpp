@@ -15,24 +15,25 @@ ConstRows Decoder::forward(const ForwardBatch& batch) {
   embed(
       executor_, {.token_ids = batch.token_ids, .table = parts_.weights.embedding, .out = hidden}
   );
-  for (size_t index = 0; index < parts_.weights.layers.size(); ++index) layer(index, batch);
+  for (size_t index = 0; index < parts_.weights.layers.size(); ++index) {
+    attention_block(index, batch);
+    mlp_block(index, batch);
+  }
   return logits(batch);
 }
 
-void Decoder::layer(size_t index, const ForwardBatch& batch) {
+void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
   const LayerWeights& weights = parts_.weights.layers[index];
   const auto num_heads = static_cast<size_t>(parts_.config.num_heads);
-  const auto eps = static_cast<float>(parts_.config.rms_norm_eps);
   const KvView cache = parts_.kv_cache.layer(index);
-  Workspace& space = parts_.workspace;
-  const size_t num_tokens = batch.token_ids.size();
-  const Rows hidden = space.hidden.rows(num_tokens);
-  const Rows normed = space.normed.rows(num_tokens);
-  const Rows qkv = space.qkv.rows(num_tokens);
-  const Rows attention = space.attention.rows(num_tokens);
-  const Rows activation = space.activation.rows(num_tokens);
+  const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
+  const Rows normed = parts_.workspace.normed.rows(batch.token_ids.size());
+  const Rows qkv = parts_.workspace.qkv.rows(batch.token_ids.size());
+  const Rows attention = parts_.workspace.attention.rows(batch.token_ids.size());
 
-  rms_norm(executor_, {.x = hidden, .weight = weights.attention_norm, .eps = eps, .out = normed});
+  rms_norm(
+      executor_, {.x = hidden, .weight = weights.attention_norm, .eps = norm_eps(), .out = normed}
+  );
   linear(executor_, {.x = normed, .weights = weights.qkv, .bias = weights.qkv_bias, .out = qkv});
   write_kv(
       executor_,
@@ -40,7 +41,7 @@ void Decoder::layer(size_t index, const ForwardBatch& batch) {
        .num_heads = num_heads,
        .q_norm = weights.q_norm,
        .k_norm = weights.k_norm,
-       .norm_eps = eps,
+       .norm_eps = norm_eps(),
        .rope = parts_.rope,
        .positions = batch.positions,
        .slots = batch.slot_mapping,
@@ -55,7 +56,7 @@ void Decoder::layer(size_t index, const ForwardBatch& batch) {
        .cu_seqlens = batch.cu_seqlens,
        .block_tables = batch.block_tables,
        .blocks_per_sequence_max = static_cast<size_t>(batch.max_blocks_per_sequence),
-       .scratch = space.attention_scratch.as<float>(),
+       .scratch = parts_.workspace.attention_scratch.as<float>(),
        .out = attention}
   );
   linear(
@@ -66,8 +67,15 @@ void Decoder::layer(size_t index, const ForwardBatch& batch) {
        .out = hidden,
        .epilogue = LinearEpilogue::kAddToOut}
   );
+}
 
-  rms_norm(executor_, {.x = hidden, .weight = weights.mlp_norm, .eps = eps, .out = normed});
+void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
+  const LayerWeights& weights = parts_.weights.layers[index];
+  const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
+  const Rows normed = parts_.workspace.normed.rows(batch.token_ids.size());
+  const Rows activation = parts_.workspace.activation.rows(batch.token_ids.size());
+
+  rms_norm(executor_, {.x = hidden, .weight = weights.mlp_norm, .eps = norm_eps(), .out = normed});
   linear(
       executor_,
       {.x = normed,
@@ -96,9 +104,9 @@ ConstRows Decoder::logits(const ForwardBatch& batch) {
     const auto row = static_cast<size_t>(batch.logit_rows[i]);
     std::copy_n(hidden.row(row), hidden.num_columns, wanted.row(i));
   }
-  const auto eps = static_cast<float>(parts_.config.rms_norm_eps);
   rms_norm(
-      executor_, {.x = wanted, .weight = parts_.weights.final_norm, .eps = eps, .out = wanted}
+      executor_,
+      {.x = wanted, .weight = parts_.weights.final_norm, .eps = norm_eps(), .out = wanted}
   );
   linear(executor_, {.x = wanted, .weights = parts_.weights.output_head(), .bias = {}, .out = out});
   return out;

@@ -30,8 +30,12 @@ class Decoder {
   ConstRows forward(const ForwardBatch& batch);
 
  private:
-  void layer(size_t index, const ForwardBatch& batch);
+  // The two halves of a layer; each adds to the residual stream `hidden`.
+  void attention_block(size_t index, const ForwardBatch& batch);
+  void mlp_block(size_t index, const ForwardBatch& batch);
   ConstRows logits(const ForwardBatch& batch);
+
+  float norm_eps() const { return static_cast<float>(parts_.config.rms_norm_eps); }
 
   Executor executor_;
   Parts parts_;

@@ -1,10 +1,11 @@
 """Writes tests/golden/models/<case>.json: logits of Hugging Face's transformers for tiny models.
 
-No weights are stored. Every element is a pure function of its tensor's name and index, computed here
-with numpy and in the C++ test with src/base/rng.h, so that a case is a configuration, some prompts and
-the logits at some positions, with eager attention, three times: "float32"; "bfloat16_weights", the
-weights rounded to bfloat16 and the arithmetic in float32, which is what millrace computes;
-"bfloat16", the arithmetic rounded as well, which is what users of transformers see.
+No weights are stored. Every element is a pure function of its tensor's name and index, computed
+here with numpy and in the C++ test with src/base/rng.h, so that a case is a configuration, some
+prompts and the logits at some positions. They are stored three times, all with eager attention:
+"float32"; "bfloat16_weights", the weights rounded to bfloat16 and the arithmetic in float32, which
+is what millrace computes; "bfloat16", the arithmetic rounded as well, which is what users of
+transformers see.
 
     python tools/goldens/model_goldens.py tests/golden/models
 """
@@ -19,7 +20,6 @@ import torch
 import transformers
 
 SEED = 20261121
-MASK = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 LLAMA31 = {
     "rope_type": "llama3",
@@ -123,7 +123,7 @@ def fnv1a(text):
 
 
 def weight(name, shape):
-    """Uniform around 0, around 1 for norms. Matrices keep about the scale of what they multiply, but
+    """Uniform around 0, around 1 for norms. Matrices keep about the scale of what they multiply;
     those that write to the residual stream are smaller, so that rounding does not run wild."""
     if len(shape) == 2:
         gain = 0.5 if "o_proj" in name or "down_proj" in name else 1.0
