@@ -6,6 +6,7 @@
 #include <array>
 #include <iostream>
 #include <iterator>
+#include <utility>
 
 #include "base/file.h"
 #include "server/generation_fields.h"
@@ -133,9 +134,11 @@ Result<std::vector<TokenId>> tokenize(
   const json::value& value = object.at(*key);
   if (*key == "prompt_token_ids") return read_token_ids(*key, value);
   if (*key == "messages") {
-    const Result<ChatPrompt> chat = read_chat_prompt(object, now);
+    const Result<ChatTemplateInput> chat = read_chat(object, now);
     if (!chat) return chat.error();
-    return tokenize_chat(model.text, *chat);
+    const Result<RenderedChat> rendered = render_chat(model.text, *chat);
+    if (!rendered) return rendered.error();
+    return tokenize_chat(model.text, *rendered);
   }
   if (!value.is_string()) return invalid_argument("prompt must be a string", "prompt");
   return tokenize_text(model.text, value.get_string());
@@ -218,7 +221,7 @@ BatchItem prepare(
   const Result<void> known = check_keys(object);
   if (!known) return fail(known.error());
   apply_defaults(model.defaults, item.fields.sampling);
-  for (const json::object* fields : {&flags.fields, &object}) {
+  for (const json::object* fields : {&flags.fields, &std::as_const(object)}) {
     const Result<void> read = read_generation_fields(*fields, model.text.tokenizer, item.fields);
     if (!read) return fail(read.error());
   }

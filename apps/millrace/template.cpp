@@ -23,8 +23,8 @@ Result<json::value> render(const ModelText& model, const json::value& line) {
     return json::value(json::object{{"error", error.message}});
   };
   if (!line.is_object()) return invalid_argument("expected an object with messages");
-  const Result<ChatPrompt> chat =
-      read_chat_prompt(line.get_object(), std::chrono::system_clock::now());
+  const Result<ChatTemplateInput> chat =
+      read_chat(line.get_object(), std::chrono::system_clock::now());
   if (!chat) return failed(chat.error());
   const Result<RenderedChat> rendered = render_chat(model, *chat);
   if (!rendered) return failed(rendered.error());

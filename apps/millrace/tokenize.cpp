@@ -29,7 +29,7 @@ Result<ModelText> load(const ModelFlags& flags) {
 }
 
 json::array to_array(const std::vector<TokenId>& ids) {
-  return {ids.begin(), ids.end()};
+  return json::array(ids.begin(), ids.end());
 }
 
 Result<void> tokenize(const TokenizeFlags& flags) {

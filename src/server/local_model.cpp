@@ -166,7 +166,7 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   if (!defaults) return defaults.error();
   const std::optional<int64_t> dummy_vocab_size =
       options.load_format == LoadFormat::kDummy ? std::optional(config->vocab_size) : std::nullopt;
-  Result<ModelText> text = load_model_text(options.text, dummy_vocab_size);
+  Result<ModelText> text = load_model_text(options.text, *checkpoint, dummy_vocab_size);
   if (!text) return text.error();
 
   options.engine.eos_token_ids = end_tokens(*config, *defaults);

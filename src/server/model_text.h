@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "checkpoint/checkpoint.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -22,10 +23,16 @@ struct ModelTextOptions {
   std::optional<std::string> chat_template_file;  // Jinja source that replaces the model's own
 };
 
-// A directory needs no more than a tokenizer.json, or a GGUF file. With `dummy_vocab_size` a
-// directory without either gets a placeholder of one token a byte, for models with dummy weights.
+// For text alone: a directory needs no more than a tokenizer.json, and of a GGUF file only the
+// metadata is read.
+Result<ModelText> load_model_text(const ModelTextOptions& options);
+
+// For a model whose checkpoint is open. With `dummy_vocab_size` a directory without a tokenizer
+// gets a placeholder, of one token a byte: for models with dummy weights.
 Result<ModelText> load_model_text(
-    const ModelTextOptions& options, std::optional<int64_t> dummy_vocab_size = std::nullopt
+    const ModelTextOptions& options,
+    const Checkpoint& checkpoint,
+    std::optional<int64_t> dummy_vocab_size
 );
 
 }  // namespace millrace

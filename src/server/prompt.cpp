@@ -10,17 +10,46 @@ std::vector<TokenId> tokenize_text(const ModelText& model, std::string_view text
   return model.tokenizer.encode(text);
 }
 
-Result<std::vector<TokenId>> tokenize_chat(const ModelText& model, const ChatPrompt& chat) {
-  if (!model.chat_template) {
-    return unsupported(
-        "this model has no chat template: give a plain prompt, or a template with --chat-template",
-        "messages"
-    );
+Result<ChatTemplateInput> read_chat(
+    const json::object& object, std::chrono::system_clock::time_point now
+) {
+  ChatTemplateInput chat{.now = now};
+  const auto wrong = [](std::string_view field, std::string_view expected) {
+    return invalid_argument(fmt::format("{} must be {}", field, expected), std::string(field));
+  };
+  const auto given = [&](std::string_view field) -> const json::value* {
+    const json::value* value = object.if_contains(field);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  };
+  const json::value* messages = given("messages");
+  if (messages == nullptr || !messages->is_array()) return wrong("messages", "a list of messages");
+  chat.messages = messages->get_array();
+  if (const json::value* tools = given("tools")) {
+    if (!tools->is_array()) return wrong("tools", "a list of tools");
+    chat.tools = tools->get_array();
   }
-  Result<RenderedChat> rendered = model.chat_template->render(chat.input);
-  if (!rendered) return rendered.error();
+  if (const json::value* flag = given("add_generation_prompt")) {
+    if (!flag->is_bool()) return wrong("add_generation_prompt", "true or false");
+    chat.add_generation_prompt = flag->get_bool();
+  }
+  if (const json::value* more = given("chat_template_kwargs")) {
+    if (!more->is_object()) return wrong("chat_template_kwargs", "an object");
+    chat.chat_template_kwargs = more->get_object();
+  }
+  return chat;
+}
+
+Result<RenderedChat> render_chat(const ModelText& model, const ChatTemplateInput& chat) {
+  if (model.chat_template) return model.chat_template->render(chat);
+  return unsupported(
+      "this model has no chat template: give a plain prompt, or a template with --chat-template",
+      "messages"
+  );
+}
+
+std::vector<TokenId> tokenize_chat(const ModelText& model, const RenderedChat& chat) {
   return model.tokenizer.encode(
-      rendered->text, {.add_special_tokens = false, .plain_text = rendered->input_ranges}
+      chat.text, {.add_special_tokens = false, .plain_text = chat.input_ranges}
   );
 }
 

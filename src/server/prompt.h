@@ -9,23 +9,26 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "server/model_text.h"
+#include "text/chat_template.h"
 
 namespace millrace {
 
-struct ChatPrompt {
-  json::array messages;  // {"role", "content", ...}
-  json::array tools;     // empty: none
-  bool add_generation_prompt = true;
-  json::object chat_template_kwargs;          // passed to the template
-  std::chrono::system_clock::time_point now;  // for templates that print the date
-};
+// A chat as a request states it: "messages", and "tools", "add_generation_prompt" and
+// "chat_template_kwargs" where they are there. `now`: for templates that print the date. The
+// error's `where` is the JSON path.
+Result<ChatTemplateInput> read_chat(
+    const json::object& object, std::chrono::system_clock::time_point now
+);
+
+// The chat as the model's template writes it. kUnsupported for a model without a template.
+Result<RenderedChat> render_chat(const ModelText& model, const ChatTemplateInput& chat);
 
 // Plain text, with the special tokens that the tokenizer's post-processor adds.
 std::vector<TokenId> tokenize_text(const ModelText& model, std::string_view text);
 
-// A chat through the model's template. Special tokens are recognised in the template's own text
-// only: what stands in a message stays plain text. kUnsupported for a model without a template.
-Result<std::vector<TokenId>> tokenize_chat(const ModelText& model, const ChatPrompt& chat);
+// A rendered chat. Special tokens are recognised in the template's own text only: what stands in a
+// message stays plain text.
+std::vector<TokenId> tokenize_chat(const ModelText& model, const RenderedChat& chat);
 
 // "prompt_token_ids" of a request: a list of ids; `where` is its JSON path.
 Result<std::vector<TokenId>> read_token_ids(std::string_view where, const json::value& value);

@@ -65,7 +65,7 @@ size_t partial_match_size(std::string_view text, std::string_view pattern) {
 
 }  // namespace
 
-std::string Decoder::token_bytes(std::string_view token) const {
+std::string TextDecoder::token_bytes(std::string_view token) const {
   std::string bytes(token);
   for (const DecoderStep& step : steps_) {
     if (std::holds_alternative<DecodeByteLevel>(step)) return byte_level_bytes(bytes);
@@ -83,7 +83,7 @@ std::string Decoder::token_bytes(std::string_view token) const {
   return bytes;
 }
 
-DecodeStream::DecodeStream(const Decoder& decoder)
+DecodeStream::DecodeStream(const TextDecoder& decoder)
     : decoder_(decoder), states_(decoder.steps().size()) {
   const auto& steps = decoder.steps();
   fuser_ = static_cast<size_t>(std::find_if(steps.begin(), steps.end(), fuses) - steps.begin());

@@ -1,5 +1,5 @@
 // The last stage of a tokenizer: tokens back to text. The steps of Hugging Face `tokenizers`
-// (decoders/*.rs) under their names there. A Decoder is immutable; a DecodeStream is one decoding,
+// (decoders/*.rs) under their names there. A TextDecoder is immutable; a DecodeStream is one decoding,
 // owned and called by one thread.
 #pragma once
 
@@ -38,10 +38,10 @@ using DecoderStep = std::variant<
     DecodeReplace,
     DecodeMetaspace>;
 
-class Decoder {
+class TextDecoder {
  public:
-  Decoder() = default;  // tokens are joined by spaces
-  explicit Decoder(std::vector<DecoderStep> steps) : steps_(std::move(steps)), joins_(false) {}
+  TextDecoder() = default;  // tokens are joined by spaces
+  explicit TextDecoder(std::vector<DecoderStep> steps) : steps_(std::move(steps)), joins_(false) {}
 
   const std::vector<DecoderStep>& steps() const { return steps_; }
   bool joins_with_space() const { return joins_; }
@@ -61,7 +61,7 @@ class Decoder {
 class DecodeStream {
  public:
   // `decoder` outlives the stream.
-  explicit DecodeStream(const Decoder& decoder);
+  explicit DecodeStream(const TextDecoder& decoder);
 
   // REQUIRES: `token` is valid UTF-8; finish() has not been called.
   void push(std::string_view token);
@@ -85,7 +85,7 @@ class DecodeStream {
   void strip_text(size_t step, const DecodeStrip& strip, std::string_view text);
   void replace_text(size_t step, const DecodeReplace& replace, std::string_view text);
 
-  const Decoder& decoder_;
+  const TextDecoder& decoder_;
   size_t fuser_ = 0;  // the first step behind which there is only one token; steps().size(): none
   std::vector<StepState> states_;
   bool is_first_token_ = true;

@@ -88,7 +88,7 @@ struct Tokenizer::State {
   AddedTokens added_tokens;
   StringIdMap added_ids;
   PostProcessor post_processor;
-  Decoder decoder;
+  TextDecoder decoder;
   std::vector<TokenInfo> infos;  // by id; views into `model` and `added_tokens`
 
   void index_tokens();
@@ -315,7 +315,7 @@ bool Tokenizer::is_special(TokenId id) const {
   return info != nullptr && info->is_special;
 }
 
-const Decoder& Tokenizer::decoder() const {
+const TextDecoder& Tokenizer::decoder() const {
   return state_->decoder;
 }
 

@@ -62,7 +62,7 @@ class Tokenizer {
 
   // For the detokenizer: how tokens become text, and what decoding writes for `id`; nullopt where
   // it writes nothing.
-  const Decoder& decoder() const;
+  const TextDecoder& decoder() const;
   std::optional<std::string_view> decoded_token(TokenId id, bool skip_special_tokens) const;
 
  private:

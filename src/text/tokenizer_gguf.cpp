@@ -148,7 +148,7 @@ Result<TokenizerParts> gpt2_parts(const GgufVocabulary& vocabulary) {
   parts.model.ignores_merges = pre->ignores_merges;
   std::vector<DecoderStep> decoder;
   decoder.push_back(DecodeByteLevel{});
-  parts.decoder = Decoder(std::move(decoder));
+  parts.decoder = TextDecoder(std::move(decoder));
   append_tokens(vocabulary, parts);
   for (size_t i = 0; i < vocabulary.merges.size(); ++i) {
     const std::string_view merge = vocabulary.merges[i];
@@ -222,7 +222,7 @@ Result<TokenizerParts> llama_parts(const GgufVocabulary& vocabulary) {
   decoder.push_back(DecodeByteFallback{});
   decoder.push_back(DecodeFuse{});
   if (adds_space) decoder.push_back(DecodeStrip{.content = " ", .num_start = 1, .num_stop = 0});
-  parts.decoder = Decoder(std::move(decoder));
+  parts.decoder = TextDecoder(std::move(decoder));
   parts.model.has_byte_fallback = true;
   parts.model.fuses_unknown = true;
   if (vocabulary.unknown) {

@@ -358,11 +358,11 @@ Result<PreTokenizer> read_pre_tokenizer(const JsonNode& node) {
   return PreTokenizer(std::move(steps));
 }
 
-Result<Decoder> read_decoder(const JsonNode& node) {
+Result<TextDecoder> read_decoder(const JsonNode& node) {
   std::vector<DecoderStep> steps;
   Result<void> done = append_decoder(node, steps);
   if (!done) return done.error();
-  return Decoder(std::move(steps));
+  return TextDecoder(std::move(steps));
 }
 
 Result<PostProcessor> read_post_processor(const JsonNode& node) {

@@ -12,7 +12,7 @@ namespace millrace {
 
 Result<Normalizer> read_normalizer(const JsonNode& node);
 Result<PreTokenizer> read_pre_tokenizer(const JsonNode& node);
-Result<Decoder> read_decoder(const JsonNode& node);
+Result<TextDecoder> read_decoder(const JsonNode& node);
 Result<PostProcessor> read_post_processor(const JsonNode& node);
 
 }  // namespace millrace

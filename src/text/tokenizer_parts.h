@@ -25,7 +25,7 @@ struct TokenizerParts {
   BpeConfig model;  // `reads_bytes` is set by the assembler
   std::vector<AddedToken> added_tokens;
   PostProcessor post_processor;
-  Decoder decoder;
+  TextDecoder decoder;
 };
 
 class TokenizerAssembler {

@@ -1,0 +1,130 @@
+// One result however it is computed: the same tokens and logprobs, bit for bit, alone, in a batch,
+// in chunks of any size, preempted and computed again, with other blocks and on other threads.
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "real_models.h"
+#include "server/prompt.h"
+
+namespace millrace {
+namespace {
+
+// A mix of what requests look like: short and long prompts, greedy and sampled, penalties, n.
+std::vector<EngineRequest> mixed_requests(const ModelText& text, size_t count, int32_t num_tokens) {
+  const std::vector<std::string> pieces = {
+      "Once upon a time there was a little girl. ",
+      "The dog saw a big red ball in the park. ",
+      "\"I want to play,\" said Tom. ",
+      "It was 12:30 on a sunny day, and ",
+      "def f(x):\n    return x + 1\n",
+      "Mom was sad. ",
+  };
+  Rng rng(2024);
+  std::vector<EngineRequest> requests(count);
+  for (size_t i = 0; i < count; ++i) {
+    std::string prompt;
+    const uint64_t num_pieces = i % 5 == 0 ? 14 + rng.below(8) : 1 + rng.below(3);
+    for (uint64_t k = 0; k < num_pieces; ++k) prompt += pieces[rng.below(pieces.size())];
+    SamplingParams& sampling = requests[i].sampling;
+    requests[i].prompt = tokenize_text(text, prompt);
+    sampling.max_tokens = num_tokens;
+    sampling.ignore_eos = true;
+    sampling.logprobs = 3;
+    sampling.seed = 1000 + i;
+    sampling.temperature = i % 3 == 0 ? 0.0F : 0.9F;
+    if (i % 4 == 1) sampling.top_p = 0.9F;
+    if (i % 4 == 2) sampling.top_k = 40;
+    if (i % 6 == 3) sampling.frequency_penalty = 0.5F;
+    if (i % 7 == 4) sampling.n = 2;
+  }
+  return requests;
+}
+
+void expect_equal(
+    const std::vector<std::vector<Generated>>& expected,
+    const std::vector<std::vector<Generated>>& actual,
+    const std::string& how
+) {
+  ASSERT_EQ(expected.size(), actual.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(expected[i].size(), actual[i].size());
+    for (size_t choice = 0; choice < expected[i].size(); ++choice) {
+      EXPECT_TRUE(expected[i][choice] == actual[i][choice])
+          << how << ": request " << i << ", choice " << choice << " differs";
+    }
+  }
+}
+
+struct Way {
+  const char* name;
+  EngineSetup setup;
+};
+
+const Way kWays[] = {
+    {"one batch", {}},
+    {"one thread", {.num_threads = 1}},
+    {"three threads", {.num_threads = 3}},
+    {"chunks of 16", {.max_num_batched_tokens = 16, .max_num_seqs = 4}},
+    {"chunks of 7",
+     {.max_num_batched_tokens = 40, .long_prefill_token_threshold = 7, .max_num_seqs = 9}},
+    {"blocks of 32", {.block_size = 32}},
+    {"two at a time", {.max_num_batched_tokens = 64, .max_num_seqs = 2}},
+};
+
+int32_t total_preemptions(const std::vector<std::vector<Generated>>& results) {
+  int32_t total = 0;
+  for (const auto& choices : results) {
+    for (const Generated& choice : choices) total += choice.num_preemptions;
+  }
+  return total;
+}
+
+struct ModelCase {
+  std::string path;
+  size_t num_requests = 0;
+  int32_t num_tokens = 0;
+  EngineSetup tight;  // too little KV memory for all requests at once
+};
+
+void check_model(const ModelCase& model_case) {
+  const LocalModel reference = load_model(model_case.path, {});
+  const std::vector<EngineRequest> requests =
+      mixed_requests(reference.text, model_case.num_requests, model_case.num_tokens);
+  const auto alone = generate_alone(*reference.engine, requests);
+  expect_equal(alone, generate_alone(*reference.engine, requests), "again");
+  for (const Way& way : kWays) {
+    const LocalModel model = load_model(model_case.path, way.setup);
+    expect_equal(alone, generate_together(*model.engine, requests), way.name);
+  }
+  const LocalModel tight = load_model(model_case.path, model_case.tight);
+  const auto preempted = generate_together(*tight.engine, requests);
+  EXPECT_GT(total_preemptions(preempted), 0) << "the pool was not tight: nothing was tested";
+  expect_equal(alone, preempted, "preempted");
+}
+
+TEST(Invariance, Stories260kGivesOneResultHoweverItIsComputed) {
+  const std::optional<std::string> path = stories_path();
+  if (!path) GTEST_SKIP() << "../shared/data/models/stories260k is missing";
+  constexpr int64_t kBlockBytes = 20480;
+  check_model({
+      .path = *path,
+      .num_requests = 40,
+      .num_tokens = 40,
+      .tight = {.kv_cache_bytes = 33 * kBlockBytes},
+  });
+}
+
+TEST(Invariance, SmolLm2GivesOneResultHoweverItIsComputed) {
+  const std::optional<std::string> path = smollm2_path();
+  if (!path) GTEST_SKIP() << "the default model is missing: ./dev setup fetches it";
+  constexpr int64_t kBlockBytes = 368640;
+  check_model({
+      .path = *path,
+      .num_requests = 10,
+      .num_tokens = 12,
+      .tight = {.kv_cache_bytes = 26 * kBlockBytes, .max_model_len = 400},
+  });
+}
+
+}  // namespace
+}  // namespace millrace
