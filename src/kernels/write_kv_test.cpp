@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <memory>
 
 #include "kernels/kv_test_data.h"
 #include "kernels/test_data.h"
@@ -170,6 +173,46 @@ TEST(WriteKv, LeavesOtherSlotsAlone) {
       for (size_t d = 0; d < 10; ++d) {
         EXPECT_EQ(std::isnan(written.cache->key(slot, 0, d)), !taken);
         EXPECT_EQ(std::isnan(written.cache->value(slot, 0, d)), !taken);
+      }
+    }
+  }
+}
+
+TEST(WriteKv, RoundsTheExtremesAsTheScalarConversionsDo) {
+  ThreadPool pool(1);
+  const std::vector<float> extremes = {
+      0.0F,
+      -0.0F,
+      65504.0F,
+      65519.0F,
+      65520.0F,
+      -1e30F,
+      3.3961775e38F,
+      0x1.0p-24F,
+      0x1.8p-25F,
+      0x1.0p-25F,
+      -0x1.4p-15F,
+      0x1.ffcp-15F,
+      0x1.ffep-15F,
+      1e-40F,
+      1.0F + 0x1.0p-11F,
+      1.0F + 0x1.8p-10F,
+      1.0F + 0x1.0p-8F,
+      1.0F + 0x1.8p-7F,
+      0x1.fffffep127F,
+      std::numeric_limits<float>::infinity(),
+      -std::numeric_limits<float>::infinity()};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const size_t head_dim : {64UL, 22UL}) {
+      Case test = make_case({1, 1, head_dim, 16, dtype, false});
+      // The last head of a token is its v, which is rounded and nothing else.
+      std::copy(extremes.begin(), extremes.end(), &test.qkv[2 * head_dim]);
+      for (const Isa isa : supported_isas()) {
+        const Written written = run({isa, pool}, test);
+        for (size_t d = 0; d < extremes.size(); ++d) {
+          const float found = written.cache->value(static_cast<size_t>(kSlots[0]), 0, d);
+          EXPECT_EQ(found, rounded_to(dtype, extremes[d])) << name_of(isa) << ' ' << extremes[d];
+        }
       }
     }
   }
