@@ -51,7 +51,6 @@ Result<Bpe> Bpe::create(const BpeConfig& config) {
 
 Result<void> Bpe::add_tokens(const BpeConfig& config) {
   TokenId id_max = -1;
-  size_t num_bytes = 0;
   for (const BpeToken& token : config.tokens) {
     if (token.id < 0 || token.id > kTokenIdMax) {
       return invalid_argument(fmt::format(
@@ -59,9 +58,8 @@ Result<void> Bpe::add_tokens(const BpeConfig& config) {
       ));
     }
     id_max = std::max(id_max, token.id);
-    num_bytes += token.text.size();
   }
-  vocabulary_.reserve(config.tokens.size(), num_bytes);
+  vocabulary_.reserve(config.tokens.size());
   texts_.resize(static_cast<size_t>(id_max + 1));
   for (const BpeToken& token : config.tokens) {
     std::optional<std::string>& text = texts_[static_cast<size_t>(token.id)];
@@ -145,7 +143,7 @@ void Bpe::index_symbols() {
 // Most words of a text are single tokens. Whether a token is what its own text encodes to does not
 // depend on the text around it, so it is found out once, and such words need no merging.
 void Bpe::index_words() {
-  words_.reserve(texts_.size(), texts_.size() * 8);
+  words_.reserve(texts_.size());
   BpeScratch scratch;
   std::vector<TokenId> encoded;
   std::vector<std::pair<std::string, TokenId>> found;

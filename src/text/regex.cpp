@@ -22,24 +22,46 @@ constexpr uint32_t kDepthLimit = 20'000'000;
 constexpr uint32_t kHeapLimitKib = 256 * 1024;
 constexpr uint32_t kParenthesesNestMax = 100;
 
-struct MatchContext {
-  MatchContext()
-      : context(pcre2_match_context_create(nullptr)),
-        stack(pcre2_jit_stack_create(32 * 1024, 8 * 1024 * 1024, nullptr)) {
-    CHECK(context != nullptr && stack != nullptr, "out of memory");
-    pcre2_set_match_limit(context, kMatchLimit);
-    pcre2_set_depth_limit(context, kDepthLimit);
-    pcre2_set_heap_limit(context, kHeapLimitKib);
-    pcre2_jit_stack_assign(context, nullptr, stack);
+// The limits of one search, and what it works in.
+class Search {
+ public:
+  explicit Search(const pcre2_code* code)
+      : code_(code),
+        context_(pcre2_match_context_create(nullptr)),
+        data_(pcre2_match_data_create_from_pattern(code, nullptr)) {
+    CHECK(context_ != nullptr && data_ != nullptr, "out of memory");
+    pcre2_set_match_limit(context_, kMatchLimit);
+    pcre2_set_depth_limit(context_, kDepthLimit);
+    pcre2_set_heap_limit(context_, kHeapLimitKib);
   }
-  MatchContext(const MatchContext&) = delete;
-  MatchContext& operator=(const MatchContext&) = delete;
-  ~MatchContext() {
-    pcre2_jit_stack_free(stack);
-    pcre2_match_context_free(context);
+  Search(const Search&) = delete;
+  Search& operator=(const Search&) = delete;
+  ~Search() {
+    pcre2_match_data_free(data_);
+    pcre2_match_context_free(context_);
   }
-  pcre2_match_context* context;
-  pcre2_jit_stack* stack;
+
+  // The first match at or behind `pos`.
+  std::optional<ByteRange> find(std::string_view text, size_t pos) {
+    int rc = match(text, pos, PCRE2_NO_UTF_CHECK);
+    // Compiled code has 32 KiB of stack; the interpreter takes from the heap, up to its limit.
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
+      rc = match(text, pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);
+    }
+    if (rc < 0) return std::nullopt;
+    const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data_);
+    return ByteRange{range[0], range[1]};
+  }
+
+ private:
+  int match(std::string_view text, size_t pos, uint32_t options) {
+    const auto* bytes = reinterpret_cast<PCRE2_SPTR>(text.data());
+    return pcre2_match(code_, bytes, text.size(), pos, options, data_, context_);
+  }
+
+  const pcre2_code* code_;
+  pcre2_match_context* context_;
+  pcre2_match_data* data_;
 };
 
 Result<void> refuse_differences(std::string_view pattern) {
@@ -95,42 +117,24 @@ Result<Regex> Regex::compile(std::string_view pattern) {
 
 std::vector<ByteRange> Regex::find_all(std::string_view text) const {
   std::vector<ByteRange> matches;
-  MatchContext limits;
-  pcre2_match_data* data = pcre2_match_data_create_from_pattern(code_.get(), nullptr);
-  CHECK(data != nullptr, "out of memory");
-  const auto* bytes = reinterpret_cast<PCRE2_SPTR>(text.data());
-  const auto match_from = [&](size_t pos) {
-    const int rc =
-        pcre2_match(code_.get(), bytes, text.size(), pos, PCRE2_NO_UTF_CHECK, data, limits.context);
-    if (rc != PCRE2_ERROR_JIT_STACKLIMIT) return rc;
-    return pcre2_match(
-        code_.get(),
-        bytes,
-        text.size(),
-        pos,
-        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-        data,
-        limits.context
-    );
-  };
+  Search search(code_.get());
   size_t pos = 0;
   std::optional<size_t> last_end;
   while (pos <= text.size()) {
-    if (match_from(pos) < 0) break;
-    const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data);
+    const std::optional<ByteRange> match = search.find(text, pos);
+    if (!match) break;
     // `\K` in a lookaround can put a start before `pos` or behind its end; that is no match to us.
-    const bool is_usable = range[0] >= pos && range[1] >= range[0];
-    const bool is_empty_after_match = range[0] == range[1] && last_end == range[1];
+    const bool is_usable = match->begin >= pos && match->end >= match->begin;
+    const bool is_empty_after_match = match->begin == match->end && last_end == match->end;
     if (is_usable && !is_empty_after_match) {
-      matches.push_back({range[0], range[1]});
-      pos = range[1];
+      matches.push_back(*match);
+      pos = match->end;
       last_end = pos;
       continue;
     }
     ++pos;
     while (pos < text.size() && (static_cast<uint8_t>(text[pos]) & 0xC0) == 0x80) ++pos;
   }
-  pcre2_match_data_free(data);
   return matches;
 }
 

@@ -16,8 +16,8 @@ class StringIdMap {
  public:
   StringIdMap() = default;
 
-  // Room for `num_strings` strings of `num_bytes` in all, without growing.
-  void reserve(size_t num_strings, size_t num_bytes);
+  // Room for `num_strings` strings without growing.
+  void reserve(size_t num_strings);
 
   // False where `key` is there already; its id stays. REQUIRES: id >= 0.
   bool insert(std::string_view key, TokenId id);
@@ -27,16 +27,22 @@ class StringIdMap {
   size_t size() const { return size_; }
 
  private:
+  // A key of up to 16 bytes lies in its slot, so that finding it touches one cache line. A longer
+  // one is `low` = its hash and `high` = its place in arena_.
   struct Slot {
-    uint32_t tag = 0;  // upper half of the hash
-    TokenId id = kNone;
-    uint32_t begin = 0;  // in arena_
+    uint64_t low = 0;
+    uint64_t high = 0;
     uint32_t size = 0;
+    TokenId id = kNone;
   };
   static constexpr TokenId kNone = -1;
 
+  // What a slot with `key` holds, but for the id and the place in the arena.
+  static Slot pattern_of(std::string_view key);
+  static uint64_t hash_of(const Slot& pattern);
+  bool holds(const Slot& slot, const Slot& pattern, std::string_view key) const;
   // The slot that holds `key`, or the empty one where it would go. REQUIRES: there is an empty one.
-  size_t find_slot(std::string_view key, uint64_t hash) const;
+  size_t find_slot(const Slot& pattern, std::string_view key) const;
   void grow(size_t num_slots);
 
   std::vector<Slot> slots_;  // a power of two, at most half full

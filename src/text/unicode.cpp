@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/check.h"
 #include "text/unicode_tables.h"
@@ -64,24 +65,52 @@ utf8proc_option_t options_of(NormalizationForm form) {
   CHECK(false, "a normalization form that does not exist");
 }
 
+int combining_class(utf8proc_int32_t code_point) {
+  return utf8proc_get_property(code_point)->combining_class;
+}
+
+// Unicode's canonical ordering. utf8proc_decompose() would do it too, but by insertion: a prompt
+// of a megabyte of alternating marks would take minutes.
+void order_marks(std::vector<utf8proc_int32_t>& code_points) {
+  for (size_t i = 0; i < code_points.size(); ++i) {
+    if (combining_class(code_points[i]) == 0) continue;
+    const size_t begin = i;
+    while (i < code_points.size() && combining_class(code_points[i]) != 0) ++i;
+    std::stable_sort(
+        code_points.begin() + static_cast<std::ptrdiff_t>(begin),
+        code_points.begin() + static_cast<std::ptrdiff_t>(i),
+        [](utf8proc_int32_t x, utf8proc_int32_t y) {
+          return combining_class(x) < combining_class(y);
+        }
+    );
+  }
+}
+
 // REQUIRES: valid UTF-8 without inert code points.
 std::string normalize_run(std::string_view text, NormalizationForm form) {
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  const auto num_bytes = static_cast<utf8proc_ssize_t>(text.size());
   const utf8proc_option_t options = options_of(form);
-  // A code point decomposes into at most 18, and rarely into more than two.
-  std::vector<utf8proc_int32_t> code_points(text.size() * 2 + 32);
-  const auto decompose = [&] {
-    const auto capacity = static_cast<utf8proc_ssize_t>(code_points.size() - 1);
-    return utf8proc_decompose(bytes, num_bytes, code_points.data(), capacity, options);
-  };
-  utf8proc_ssize_t num_code_points = decompose();
-  CHECK(num_code_points >= 0, "utf8proc refused valid UTF-8");
-  if (static_cast<size_t>(num_code_points) >= code_points.size()) {
-    code_points.resize(static_cast<size_t>(num_code_points) + 1);
-    num_code_points = decompose();
+  std::vector<utf8proc_int32_t> code_points;
+  // The longest decomposition, that of U+FDFA, has 18 code points.
+  std::array<utf8proc_int32_t, 32> decomposed;
+  for (size_t pos = 0; pos < text.size();) {
+    const CodePoint here = decode_code_point(text, pos);
+    int boundary_class = 0;
+    const utf8proc_ssize_t size = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(here.value),
+        decomposed.data(),
+        decomposed.size(),
+        options,
+        &boundary_class
+    );
+    CHECK(size >= 0 && size <= std::ssize(decomposed), "utf8proc refused a code point");
+    code_points.insert(code_points.end(), decomposed.begin(), decomposed.begin() + size);
+    pos += here.num_bytes;
   }
-  num_code_points = utf8proc_normalize_utf32(code_points.data(), num_code_points, options);
+  order_marks(code_points);
+  const utf8proc_ssize_t num_code_points = utf8proc_normalize_utf32(
+      code_points.data(), static_cast<utf8proc_ssize_t>(code_points.size()), options
+  );
+  CHECK(num_code_points >= 0, "utf8proc refused code points");
   std::string out;
   for (utf8proc_ssize_t i = 0; i < num_code_points; ++i) {
     append_utf8(static_cast<char32_t>(code_points[static_cast<size_t>(i)]), out);
