@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 
 #include "batch_run.h"
@@ -11,6 +10,7 @@
 #include "failure.h"
 #include "generate_input.h"
 #include "generate_output.h"
+#include "local_time.h"
 #include "model_flags.h"
 #include "progress_bar.h"
 
@@ -65,7 +65,7 @@ Result<void> generate(const GenerateFlags& flags) {
 
   std::vector<BatchItem> items;
   items.reserve(lines->size());
-  const auto now = std::chrono::system_clock::now();
+  const auto now = local_now();
   for (const InputLine& line : *lines) items.push_back(prepare(line, *model, flags.input, now));
   const std::vector<BatchItem> kept = items;  // run_batch consumes them; printing needs the prompts
 

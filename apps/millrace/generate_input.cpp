@@ -127,14 +127,14 @@ Result<std::string_view> prompt_key(const json::object& object) {
 }
 
 Result<std::vector<TokenId>> tokenize(
-    const json::object& object, const LocalModel& model, std::chrono::system_clock::time_point now
+    const json::object& object, const LocalModel& model, std::chrono::local_seconds now
 ) {
   const Result<std::string_view> key = prompt_key(object);
   if (!key) return key.error();
   const json::value& value = object.at(*key);
   if (*key == "prompt_token_ids") return read_token_ids(*key, value);
   if (*key == "messages") {
-    const Result<ChatTemplateInput> chat = read_chat(object, now);
+    const Result<ChatInput> chat = read_chat(object, now);
     if (!chat) return chat.error();
     const Result<RenderedChat> rendered = render_chat(model.text, *chat);
     if (!rendered) return rendered.error();
@@ -206,7 +206,7 @@ BatchItem prepare(
     const InputLine& line,
     const LocalModel& model,
     const InputFlags& flags,
-    std::chrono::system_clock::time_point now
+    std::chrono::local_seconds now
 ) {
   BatchItem item;
   const auto fail = [&item](const Error& error) {

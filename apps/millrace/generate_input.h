@@ -40,7 +40,7 @@ BatchItem prepare(
     const InputLine& line,
     const LocalModel& model,
     const InputFlags& flags,
-    std::chrono::system_clock::time_point now
+    std::chrono::local_seconds now
 );
 
 }  // namespace millrace

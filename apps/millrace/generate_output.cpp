@@ -10,7 +10,7 @@ namespace {
 json::array to_json(const std::vector<TokenLogprob>& logprobs) {
   json::array list;
   for (const TokenLogprob& entry : logprobs) {
-    list.push_back({{"id", entry.id}, {"logprob", entry.logprob}});
+    list.push_back({{"id", entry.id}, {"logprob", to_json_number(entry.logprob)}});
   }
   return list;
 }
@@ -110,7 +110,7 @@ void GenerateOutput::print_text(size_t index, const ItemResult& result) {
 void GenerateOutput::print_json(size_t index, const ItemResult& result) {
   if (result.error) {
     const json::object object = {{"index", index}, {"error", error_object(*result.error)}};
-    fmt::print("{}\n", json::serialize(object));
+    fmt::print("{}\n", to_json_text(object));
     return;
   }
   const BatchItem& item = items_[index];
@@ -134,7 +134,7 @@ void GenerateOutput::print_json(size_t index, const ItemResult& result) {
       object["prompt_logprobs"] = std::move(logprobs);
     }
     if (finished.finished.error) object["error"] = error_object(*finished.finished.error);
-    fmt::print("{}\n", json::serialize(object));
+    fmt::print("{}\n", to_json_text(object));
   }
 }
 

@@ -20,7 +20,7 @@ Result<void> for_each_json_line(
     if (!converted) {
       return invalid_argument(fmt::format("line {}: {}", number, converted.error().message));
     }
-    fmt::print("{}\n", json::serialize(*converted));
+    fmt::print("{}\n", to_json_text(*converted));
   }
   return {};
 }

@@ -1,10 +1,9 @@
 // `millrace template`: conversations through the model's chat template.
-#include <chrono>
-
 #include "command_line.h"
 #include "commands.h"
 #include "failure.h"
 #include "json_lines.h"
+#include "local_time.h"
 #include "model_flags.h"
 #include "server/model_text.h"
 #include "server/prompt.h"
@@ -23,8 +22,7 @@ Result<json::value> render(const ModelText& model, const json::value& line) {
     return json::value(json::object{{"error", error.message}});
   };
   if (!line.is_object()) return invalid_argument("expected an object with messages");
-  const Result<ChatTemplateInput> chat =
-      read_chat(line.get_object(), std::chrono::system_clock::now());
+  const Result<ChatInput> chat = read_chat(line.get_object(), local_now());
   if (!chat) return failed(chat.error());
   const Result<RenderedChat> rendered = render_chat(model, *chat);
   if (!rendered) return failed(rendered.error());

@@ -40,7 +40,7 @@ Result<void> tokenize(const TokenizeFlags& flags) {
   if (!model) return model.error();
   const EncodeOptions options{.add_special_tokens = !flags.without_special_tokens};
   if (!flags.jsonl) {
-    fmt::print("{}\n", json::serialize(to_array(model->tokenizer.encode(flags.text, options))));
+    fmt::print("{}\n", to_json_text(to_array(model->tokenizer.encode(flags.text, options))));
     return {};
   }
   return for_each_json_line([&](const json::value& line) -> Result<json::value> {

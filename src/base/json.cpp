@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <boost/json/basic_parser_impl.hpp>
+#include <charconv>
+#include <cmath>
+#include <iterator>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -104,6 +107,61 @@ Result<json::value> parse_json(std::string_view text, const JsonLimits& limits) 
     if (!unique) return unique.error();
   }
   return parser.release();
+}
+
+namespace {
+
+void append_json_text(std::string& text, const json::value& value);
+
+void append_number(std::string& text, double number) {
+  if (!std::isfinite(number)) {
+    text += "null";
+  } else {
+    fmt::format_to(std::back_inserter(text), "{}", number);
+  }
+}
+
+void append_array(std::string& text, const json::array& array) {
+  text += '[';
+  for (const json::value& element : array) {
+    if (text.back() != '[') text += ", ";
+    append_json_text(text, element);
+  }
+  text += ']';
+}
+
+void append_object(std::string& text, const json::object& object) {
+  text += '{';
+  for (const json::key_value_pair& entry : object) {
+    if (text.back() != '{') text += ", ";
+    text += json::serialize(json::value(entry.key()));
+    text += ": ";
+    append_json_text(text, entry.value());
+  }
+  text += '}';
+}
+
+void append_json_text(std::string& text, const json::value& value) {
+  if (const double* number = value.if_double()) return append_number(text, *number);
+  if (const json::array* array = value.if_array()) return append_array(text, *array);
+  if (const json::object* object = value.if_object()) return append_object(text, *object);
+  text += json::serialize(value);
+}
+
+}  // namespace
+
+std::string to_json_text(const json::value& value) {
+  std::string text;
+  append_json_text(text, value);
+  return text;
+}
+
+double to_json_number(float value) {
+  if (!std::isfinite(value)) return static_cast<double>(value);
+  const std::string digits = fmt::format("{}", value);
+  double number = 0.0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return number;
 }
 
 Result<json::value> read_json_file(const std::string& path, const JsonLimits& limits) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace millrace {
 namespace {
 
@@ -45,6 +47,22 @@ TEST(Json, BoundsTheDepth) {
   EXPECT_FALSE(parse_json(deep + std::string(101, ']')));
   const std::string within(99, '[');
   EXPECT_TRUE(parse_json(within + std::string(99, ']')));
+}
+
+TEST(Json, WritesNumbersAsPeopleDo) {
+  const json::value value = {
+      {"a", 0.1}, {"b", {1, 175.917343, 1e300}}, {"c", -1.0}, {"d", nullptr}};
+  EXPECT_EQ(to_json_text(value), R"({"a": 0.1, "b": [1, 175.917343, 1e+300], "c": -1, "d": null})");
+  EXPECT_EQ(to_json_text(to_json_number(-0.1F)), "-0.1");
+  EXPECT_EQ(to_json_text(std::nan("")), "null");
+}
+
+TEST(Json, WritesStringsThatParseBack) {
+  const std::string hard("\"\\\n\x01\xC3\xA9\0[{", 9);
+  const json::value value = {{hard, json::array{hard, "", json::array(), json::object()}}};
+  const Result<json::value> again = parse_json(to_json_text(value));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*again, value);
 }
 
 }  // namespace

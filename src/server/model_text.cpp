@@ -13,10 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[maybe_unused]] bool is_gguf(const std::string& path) {
-  return path.ends_with(".gguf");
-}
-
 // One token a byte and, above those, tokens that say their own number: for models whose weights are
 // made up, and whose words mean nothing.
 Result<Tokenizer> placeholder_tokenizer(int64_t vocab_size) {
@@ -49,23 +45,90 @@ Result<Tokenizer> load_tokenizer(
 }
 
 SpecialTokens special_tokens_of(const GgufVocabulary& vocabulary) {
-  const auto text_of = [&](const std::optional<TokenId>& id) {
+  const auto text_of = [&](const std::optional<TokenId>& id) -> std::optional<std::string> {
     const bool exists = id && *id >= 0 && static_cast<size_t>(*id) < vocabulary.tokens.size();
-    return exists ? vocabulary.tokens[static_cast<size_t>(*id)] : std::string();
+    if (!exists) return std::nullopt;
+    return vocabulary.tokens[static_cast<size_t>(*id)];
   };
-  return {.bos = text_of(vocabulary.bos), .eos = text_of(vocabulary.eos)};
+  return {
+      .bos = text_of(vocabulary.bos),
+      .eos = text_of(vocabulary.eos),
+      .unk = text_of(vocabulary.unknown),
+      .pad = text_of(vocabulary.padding),
+  };
 }
 
-Result<std::optional<ChatTemplate>> load_template(
-    const ModelTextOptions&, const Checkpoint*
+// The special tokens of a folder's tokenizer_config.json; none without the file.
+Result<SpecialTokens> special_tokens_of(const std::string& folder) {
+  const fs::path path = fs::path(folder) / "tokenizer_config.json";
+  if (!fs::exists(path)) return SpecialTokens();
+  const Result<json::value> config = read_json_file(path.string());
+  if (!config) return config.error();
+  if (config->is_object()) return parse_special_tokens(config->get_object());
+  return invalid_argument(
+      fmt::format("'{}' must hold a JSON object", path.string()), path.string()
+  );
+}
+
+Result<std::optional<ChatTemplate>> parse_template(
+    const std::string& source, const Result<SpecialTokens>& tokens
 ) {
-  return std::optional<ChatTemplate>();
+  if (!tokens) return tokens.error();
+  Result<ChatTemplate> parsed = ChatTemplate::parse(source, *tokens);
+  if (!parsed) return parsed.error();
+  return std::optional(*std::move(parsed));
+}
+
+// `vocabulary` and `source`: of a GGUF file, which carries both in its metadata.
+Result<std::optional<ChatTemplate>> load_template(
+    const ModelTextOptions& options,
+    const std::optional<GgufVocabulary>& vocabulary,
+    const std::optional<std::string>& source
+) {
+  const std::string folder = options.tokenizer.value_or(options.model);
+  const auto tokens = [&]() -> Result<SpecialTokens> {
+    return vocabulary ? special_tokens_of(*vocabulary) : special_tokens_of(folder);
+  };
+  if (options.chat_template_file) {
+    const Result<std::string> text = read_file(*options.chat_template_file);
+    if (!text) return text.error();
+    return parse_template(*text, tokens());
+  }
+  if (vocabulary && source) return parse_template(*source, tokens());
+  if (vocabulary || !fs::is_directory(folder)) return std::optional<ChatTemplate>();
+  return load_chat_template(folder);
+}
+
+Result<ModelText> load_parts(
+    const ModelTextOptions& options,
+    const std::optional<GgufVocabulary>& vocabulary,
+    const std::optional<std::string>& template_source,
+    std::optional<int64_t> dummy_vocab_size
+) {
+  Result<Tokenizer> tokenizer =
+      load_tokenizer(options.tokenizer.value_or(options.model), vocabulary, dummy_vocab_size);
+  if (!tokenizer) return tokenizer.error();
+  Result<std::optional<ChatTemplate>> chat_template =
+      load_template(options, vocabulary, template_source);
+  if (!chat_template) return chat_template.error();
+  return ModelText{.tokenizer = *std::move(tokenizer), .chat_template = *std::move(chat_template)};
+}
+
+// Whether the text side lies in files of its own, so that no checkpoint need be opened for it.
+bool has_tokenizer_files(const std::string& place) {
+  return fs::exists(fs::path(place) / "tokenizer.json") ||
+         (fs::is_regular_file(place) && !place.ends_with(".gguf"));
 }
 
 }  // namespace
 
-Result<ModelText> load_model_text(const ModelTextOptions&) {
-  return invalid_argument("stub");
+Result<ModelText> load_model_text(const ModelTextOptions& options) {
+  const std::string place = options.tokenizer.value_or(options.model);
+  if (has_tokenizer_files(place))
+    return load_parts(options, std::nullopt, std::nullopt, std::nullopt);
+  const Result<Checkpoint> checkpoint = open_checkpoint(place, {.with_weights = false});
+  if (!checkpoint) return checkpoint.error();
+  return load_parts(options, checkpoint->vocabulary, checkpoint->chat_template, std::nullopt);
 }
 
 Result<ModelText> load_model_text(
@@ -73,14 +136,8 @@ Result<ModelText> load_model_text(
     const Checkpoint& checkpoint,
     std::optional<int64_t> dummy_vocab_size
 ) {
-  Result<Tokenizer> tokenizer = load_tokenizer(
-      options.tokenizer.value_or(options.model),
-      options.tokenizer ? std::nullopt : checkpoint.vocabulary,
-      dummy_vocab_size
-  );
-  if (!tokenizer) return tokenizer.error();
-  (void)special_tokens_of; (void)load_template; (void)is_gguf;
-  return ModelText{.tokenizer = *std::move(tokenizer), .chat_template = std::nullopt};
+  if (options.tokenizer) return load_model_text(options);
+  return load_parts(options, checkpoint.vocabulary, checkpoint.chat_template, dummy_vocab_size);
 }
 
 }  // namespace millrace

@@ -10,10 +10,8 @@ std::vector<TokenId> tokenize_text(const ModelText& model, std::string_view text
   return model.tokenizer.encode(text);
 }
 
-Result<ChatTemplateInput> read_chat(
-    const json::object& object, std::chrono::system_clock::time_point now
-) {
-  ChatTemplateInput chat{.now = now};
+Result<ChatInput> read_chat(const json::object& object, std::chrono::local_seconds now) {
+  ChatInput chat{.now = now};
   const auto wrong = [](std::string_view field, std::string_view expected) {
     return invalid_argument(fmt::format("{} must be {}", field, expected), std::string(field));
   };
@@ -39,7 +37,7 @@ Result<ChatTemplateInput> read_chat(
   return chat;
 }
 
-Result<RenderedChat> render_chat(const ModelText& model, const ChatTemplateInput& chat) {
+Result<RenderedChat> render_chat(const ModelText& model, const ChatInput& chat) {
   if (model.chat_template) return model.chat_template->render(chat);
   return unsupported(
       "this model has no chat template: give a plain prompt, or a template with --chat-template",

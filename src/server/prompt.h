@@ -16,12 +16,10 @@ namespace millrace {
 // A chat as a request states it: "messages", and "tools", "add_generation_prompt" and
 // "chat_template_kwargs" where they are there. `now`: for templates that print the date. The
 // error's `where` is the JSON path.
-Result<ChatTemplateInput> read_chat(
-    const json::object& object, std::chrono::system_clock::time_point now
-);
+Result<ChatInput> read_chat(const json::object& object, std::chrono::local_seconds now);
 
 // The chat as the model's template writes it. kUnsupported for a model without a template.
-Result<RenderedChat> render_chat(const ModelText& model, const ChatTemplateInput& chat);
+Result<RenderedChat> render_chat(const ModelText& model, const ChatInput& chat);
 
 // Plain text, with the special tokens that the tokenizer's post-processor adds.
 std::vector<TokenId> tokenize_text(const ModelText& model, std::string_view text);

@@ -120,8 +120,8 @@ TEST(Invariance, SmolLm2GivesOneResultHoweverItIsComputed) {
   constexpr int64_t kBlockBytes = 368640;
   check_model({
       .path = *path,
-      .num_requests = 10,
-      .num_tokens = 12,
+      .num_requests = 8,
+      .num_tokens = 36,
       .tight = {.kv_cache_bytes = 26 * kBlockBytes, .max_model_len = 400},
   });
 }

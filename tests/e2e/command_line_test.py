@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""The millrace binary as a person uses it: its output, its errors, its exit codes.
+
+    command_line_test.py BINARY [unittest arguments]
+
+Needs no module beyond the standard library. What needs a model that is not on the machine is skipped.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BINARY = ""
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+STORIES = ROOT.parent / "shared" / "data" / "models" / "stories260k"
+TOKENIZERS = ROOT.parent / "shared" / "data" / "tokenizers"
+
+
+def run(*arguments, stdin="", env=None):
+    return subprocess.run([BINARY, *map(str, arguments)], input=stdin, capture_output=True, text=True,
+                          env={**os.environ, **(env or {})}, timeout=120)
+
+
+def has_default_model():
+    return run("tokenize", "--text", "a").returncode == 0
+
+
+class Basics(unittest.TestCase):
+    def test_version_and_help_succeed(self):
+        self.assertRegex(run("version").stdout, r"^millrace \d+\.\d+\.\d+\n$")
+        self.assertEqual(run("--help").returncode, 0)
+        for command in ("generate", "tokenize", "detokenize", "template", "plan"):
+            done = run(command, "--help")
+            self.assertEqual(done.returncode, 0, command)
+            self.assertIn("MODEL", done.stdout)
+
+    def test_a_wrong_command_line_is_one_line_and_exit_code_2(self):
+        for arguments, hint in [
+            (["generat"], "did you mean 'generate'"),
+            (["generate", "--max-token", "3"], "did you mean '--max-tokens'"),
+            (["generate", "--block-size", "many"], "--block-size"),
+            (["plan", "a", "b"], "too many"),
+        ]:
+            done = run(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(hint, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_a_failure_is_one_line_and_exit_code_1(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "pytorch_model.bin").write_bytes(b"x")
+            pathlib.Path(folder, "config.json").write_text('{"model_type": "llama"}')
+            garbage = pathlib.Path(folder, "x.gguf")
+            garbage.write_bytes(b"GGUF" + b"\xff" * 60)
+            for arguments, hint in [
+                (["generate", "/no/such/model", "--prompt", "x"], "/no/such/model"),
+                (["generate", folder, "--prompt", "x"], ""),
+                (["generate", garbage, "--prompt", "x"], "GGUF"),
+                (["plan", garbage], "GGUF"),
+                (["tokenize", folder, "--text", "x"], ""),
+                (["generate", "--prompt", "x", "--dtype", "int3"], "--dtype"),
+                (["generate"], "--prompt"),
+            ]:
+                done = run(*arguments)
+                self.assertEqual(done.returncode, 1, arguments)
+                self.assertIn(hint, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertEqual(done.stdout, "")
+
+    def test_the_missing_default_model_says_what_to_run(self):
+        done = run("generate", "--prompt", "x", env={"MILLRACE_CACHE": "/nonexistent"})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("./dev setup", done.stderr)
+
+    def test_plan_knows_every_configuration(self):
+        for config in sorted((ROOT / "configs").iterdir()):
+            done = run("plan", config, "--memory", "640G")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("sequences of", done.stdout)
+
+
+@unittest.skipUnless(STORIES.exists(), "../shared/data/models/stories260k is missing")
+class Generate(unittest.TestCase):
+    def lines(self, *arguments, stdin=""):
+        done = run("generate", STORIES, "--json", *arguments, stdin=stdin)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def test_json_has_the_promised_keys(self):
+        (line,) = self.lines("--prompt", "Once upon a time", "--max-tokens", "5", "--logprobs", "2")
+        for key in ("index", "prompt_token_ids", "token_ids", "text", "finish_reason", "logprobs", "timings"):
+            self.assertIn(key, line)
+        self.assertEqual(len(line["token_ids"]), 5)
+        self.assertEqual(line["finish_reason"], "length")
+        for token, logprobs in zip(line["token_ids"], line["logprobs"]):
+            self.assertEqual(logprobs[0]["id"], token)
+            self.assertEqual([entry["logprob"] for entry in logprobs], sorted((e["logprob"] for e in logprobs), reverse=True))
+
+    def test_a_line_wins_over_a_flag_and_keeps_its_place(self):
+        requests = [{"prompt": "Once", "max_tokens": 3}, {"prompt": "The dog"}, {"prompt_token_ids": [1, 403], "max_tokens": 1}]
+        lines = self.lines("--input", "-", "--max-tokens", "7", stdin="\n".join(map(json.dumps, requests)))
+        self.assertEqual([line["index"] for line in lines], [0, 1, 2])
+        self.assertEqual([len(line["token_ids"]) for line in lines], [3, 7, 1])
+        self.assertEqual(lines[2]["prompt_token_ids"], [1, 403])
+
+    def test_one_bad_line_touches_no_other(self):
+        stdin = '{"prompt": "Once", "max_tokens": 4}\n{"prompt": 5}\nnonsense\n{"prompt": "A", "temperatur": 1}\n' \
+                '{"prompt": "B", "temperature": 9}\n{"prompt": "Once", "max_tokens": 4}\n'
+        done = run("generate", STORIES, "--json", "--input", "-", stdin=stdin)
+        self.assertEqual(done.returncode, 1)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(["error" in line for line in lines], [False, True, True, True, True, False])
+        self.assertEqual(lines[0]["token_ids"], lines[5]["token_ids"])
+        self.assertEqual(lines[3]["error"]["param"], "temperatur")
+        self.assertEqual(lines[4]["error"]["param"], "temperature")
+
+    def test_stop_strings_end_the_text_and_n_gives_several(self):
+        (full,) = self.lines("--prompt", "Once upon a time", "--max-tokens", "60")
+        (cut,) = self.lines("--prompt", "Once upon a time", "--max-tokens", "60", "--stop", "park", "--stop", "zzz")
+        self.assertEqual(cut["text"], full["text"].split("park")[0])
+        self.assertEqual((cut["finish_reason"], cut["stop_reason"]), ("stop", "park"))
+        self.assertLess(len(cut["token_ids"]), 60)
+        choices = self.lines("--prompt", "Once", "--n", "3", "--temperature", "1", "--seed", "5", "--stop", "zzz", "--max-tokens", "30")
+        self.assertEqual([line["choice"] for line in choices], [0, 1, 2])
+        self.assertGreater(len({tuple(line["token_ids"]) for line in choices}), 1)
+        again = self.lines("--prompt", "Once", "--n", "3", "--temperature", "1", "--seed", "5", "--stop", "zzz", "--max-tokens", "30")
+        self.assertEqual([line["token_ids"] for line in choices], [line["token_ids"] for line in again])
+
+    def test_echo_and_prompt_logprobs(self):
+        (line,) = self.lines("--prompt", "Once upon", "--echo", "--prompt-logprobs", "1", "--max-tokens", "2")
+        self.assertTrue(line["text"].startswith("Once upon"), line["text"])
+        self.assertEqual(len(line["prompt_logprobs"]), len(line["prompt_token_ids"]))
+        self.assertIsNone(line["prompt_logprobs"][0])
+        self.assertEqual([entry[0]["id"] for entry in line["prompt_logprobs"][1:]], line["prompt_token_ids"][1:])
+
+    def test_streamed_text_is_the_text(self):
+        (line,) = self.lines("--prompt", "One day", "--max-tokens", "50")
+        done = run("generate", STORIES, "--prompt", "One day", "--max-tokens", "50", "--stream")
+        self.assertEqual(done.stdout, line["text"] + "\n")
+        self.assertIn("tokens/s", done.stderr)
+        self.assertIn("KV cache:", done.stderr)
+
+    def test_flags_come_from_the_environment_and_a_file_too(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+            config.write("max_tokens: 6\njson: true\n")
+            config.flush()
+            done = run("generate", STORIES, "--prompt", "Once", "--config", config.name)
+            self.assertEqual(len(json.loads(done.stdout)["token_ids"]), 6)
+        done = run("generate", STORIES, "--prompt", "Once", "--json", env={"MILLRACE_MAX_TOKENS": "2"})
+        self.assertEqual(len(json.loads(done.stdout)["token_ids"]), 2)
+
+    def test_a_prompt_that_can_never_fit_is_refused(self):
+        done = run("generate", STORIES, "--json", "--input", "-", stdin=json.dumps({"prompt_token_ids": [5] * 600}))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("512", json.loads(done.stdout)["error"]["message"])
+
+    def test_a_timeout_ends_with_deadline(self):
+        (line,) = self.lines("--prompt", "Once", "--max-tokens", "500", "--ignore-eos", "--timeout-s", "0.001")
+        self.assertEqual(line["finish_reason"], "deadline")
+
+    def test_a_closed_pipe_is_no_crash(self):
+        done = subprocess.run(f"'{BINARY}' generate '{STORIES}' --prompt Once --stream --max-tokens 300 | head -c 5",
+                              shell=True, capture_output=True, text=True, timeout=60)
+        self.assertNotIn("invariant", done.stderr)
+
+    def test_a_plain_model_refuses_a_chat_by_name(self):
+        done = run("generate", STORIES, "--json", "--input", "-", stdin='{"messages": [{"role": "user", "content": "x"}]}')
+        self.assertIn("no chat template", json.loads(done.stdout)["error"]["message"])
+
+
+class DefaultModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not has_default_model():
+            raise unittest.SkipTest("the default model is missing: ./dev setup fetches it")
+
+    def test_it_knows_the_capital_of_france(self):
+        done = run("generate", "--prompt", "What is the capital of France?")
+        self.assertIn("Paris", done.stdout)
+
+    def test_special_tokens_in_a_message_are_plain_text(self):
+        chat = lambda text: json.dumps({"messages": [{"role": "user", "content": text}], "max_tokens": 1})
+        done = run("generate", "--json", "--input", "-", stdin=chat("a") + "\n" + chat("<|im_end|>"))
+        plain, marked = (json.loads(line)["prompt_token_ids"] for line in done.stdout.splitlines())
+        (end,) = json.loads(run("tokenize", "--text", "<|im_end|>").stdout)
+        self.assertEqual(plain.count(end), marked.count(end))
+
+    def test_text_survives_the_way_through_tokens(self):
+        texts = ["", "Hello, world", "naïve café 12345", "  \n\t x", "日本語 🎉 <|im_start|>"]
+        ids = run("tokenize", "--jsonl", stdin="\n".join(map(json.dumps, texts)))
+        back = run("detokenize", "--jsonl", stdin=ids.stdout)
+        self.assertEqual([json.loads(line) for line in back.stdout.splitlines()], texts)
+
+    def test_a_template_writes_the_chat_or_says_why_not(self):
+        lines = [{"messages": [{"role": "user", "content": "Hi"}]}, {"messages": []}, {"messages": "x"}]
+        done = run("template", "--jsonl", stdin="\n".join(map(json.dumps, lines)))
+        first, second, third = (json.loads(line) for line in done.stdout.splitlines())
+        self.assertTrue(first["text"].endswith("<|im_start|>assistant\n"), first)
+        self.assertIn("error", third)
+
+
+class Dummy(unittest.TestCase):
+    def test_any_configuration_runs_without_weights(self):
+        config = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+                  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+                  "vocab_size": 1000, "max_position_embeddings": 256, "torch_dtype": "bfloat16"}
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "config.json").write_text(json.dumps(config))
+            runs = [run("generate", folder, "--load-format", "dummy", "--json", "--prompt", "Hello", "--ignore-eos", "--max-tokens", "9")
+                    for _ in range(2)]
+        self.assertEqual(runs[0].returncode, 0, runs[0].stderr)
+        tokens = [json.loads(done.stdout)["token_ids"] for done in runs]
+        self.assertEqual(len(tokens[0]), 9)
+        self.assertEqual(tokens[0], tokens[1])
+
+
+if __name__ == "__main__":
+    BINARY = sys.argv.pop(1)
+    unittest.main(argv=sys.argv)
