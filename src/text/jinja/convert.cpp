@@ -134,7 +134,7 @@ class Representer {
   void append_object(const Value& value) {
     Object& object = *value.object();
     if (Namespace* ns = object.as<Namespace>()) {
-      out_.append("<TemplateNamespace ");
+      out_.append("<Namespace ");
       append_entries(ns->attributes);
       out_.append(">");
     } else if (Macro* macro = object.as<Macro>()) {

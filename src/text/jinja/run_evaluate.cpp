@@ -9,6 +9,15 @@
 #include "text/jinja/run_frame.h"
 
 namespace millrace::jinja {
+namespace {
+
+// Of Python's methods only these know their parameters by name.
+bool takes_keywords(std::string_view method) {
+  return method == "split" || method == "rsplit" || method == "splitlines" ||
+         method == "expandtabs" || method == "format";
+}
+
+}  // namespace
 
 Value Run::evaluate(const ExprPtr& expression) {
   const Deeper deeper(*this);
@@ -210,6 +219,12 @@ Value Run::call(const Value& callee, const Arguments& arguments) {
   Object* object = callee.object();
   if (object != nullptr) {
     if (auto* function = object->as<Function>()) {
+      if (!function->self.is_undefined() && !arguments.keywords.empty() &&
+          !takes_keywords(function->name)) {
+        return fail(fmt::format(
+            "{}.{}() takes no keyword arguments", type_name(function->self), function->name
+        ));
+      }
       return function->native(*this, function->self, arguments);
     }
     if (auto* macro = object->as<Macro>()) return call_macro(*macro, arguments);

@@ -59,10 +59,10 @@ bool is_escaped(Run&, const Value&) {
   return false;
 }
 
-// What has a length and items by position or key. Undefined raises for items, views have none.
+// What has a length and a way to get items; undefined has both, views and iterators have not.
 bool is_sequence(Run&, const Value& value) {
-  return value.text() != nullptr || value.dict() != nullptr || value.range() != nullptr ||
-         is_list(value) || is_tuple(value);
+  return value.is_undefined() || value.text() != nullptr || value.dict() != nullptr ||
+         value.range() != nullptr || is_list(value) || is_tuple(value);
 }
 
 template <bool wants_upper>
