@@ -54,6 +54,9 @@ class TemplateNamespace(jinja2.utils.Namespace):
             )
 
 
+TemplateNamespace.__module__ = "transformers.utils.chat_template_utils"  # part of some messages
+
+
 def raise_exception(message):
     raise jinja2.exceptions.TemplateError(message)
 
@@ -90,7 +93,7 @@ def prepare_messages(messages):
 def special_tokens(config):
     """The special tokens of a tokenizer_config.json as template variables."""
     tokens = {}
-    for name in ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"):
+    for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         value = config.get(name)
         if isinstance(value, dict):
             value = value.get("content")

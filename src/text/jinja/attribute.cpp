@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "text/jinja/builtins/natives.h"
 #include "text/jinja/convert.h"
-#include "text/jinja/natives.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/unicode.h"
 

@@ -38,6 +38,15 @@ bool is_iterator(const Value& value) {
   return items != nullptr && items->kind == SequenceKind::kIterator;
 }
 
+// Where Python finds the type of an object that is not built in, with a dot at the end.
+std::string module_of(const Value& value) {
+  Object* object = value.object();
+  if (object == nullptr || object->as<Function>() != nullptr) return "";
+  if (object->as<Namespace>() != nullptr) return "transformers.utils.chat_template_utils.";
+  const bool is_runtime = object->as<Macro>() != nullptr || object->as<Loop>() != nullptr;
+  return is_runtime ? "jinja2.runtime." : "jinja2.utils.";
+}
+
 // Lists equal lists, tuples equal tuples; a view of a dict equals what has the same items.
 int sequence_family(SequenceKind kind) {
   switch (kind) {
@@ -187,12 +196,7 @@ std::string type_name(const Value& value) {
 
 std::string object_type_name(const Value& value) {
   if (value.is_none()) return "None";
-  Object* object = value.object();
-  if (object != nullptr && object->as<Function>() == nullptr) {
-    const bool is_runtime = object->as<Macro>() != nullptr || object->as<Loop>() != nullptr;
-    return (is_runtime ? "jinja2.runtime." : "jinja2.utils.") + type_name(value) + " object";
-  }
-  return type_name(value) + " object";
+  return module_of(value) + type_name(value) + " object";
 }
 
 bool truth(Run& run, const Value& value) {

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "text/jinja/natives.h"
+#include "text/jinja/builtins/natives.h"
 #include "text/jinja/parser_state.h"
 
 namespace millrace::jinja {

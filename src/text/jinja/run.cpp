@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "text/jinja/natives.h"
+#include "text/jinja/builtins/natives.h"
 
 namespace millrace::jinja {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "text/jinja/builtins/natives.h"
 #include "text/jinja/convert.h"
-#include "text/jinja/natives.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/run.h"
 #include "text/jinja/run_frame.h"

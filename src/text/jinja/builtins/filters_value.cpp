@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "text/jinja/bind.h"
+#include "text/jinja/builtins/bind.h"
+#include "text/jinja/builtins/natives.h"
+#include "text/jinja/builtins/parse_number.h"
 #include "text/jinja/convert.h"
-#include "text/jinja/natives.h"
 #include "text/jinja/operators.h"
-#include "text/jinja/parse_number.h"
 
 namespace millrace::jinja {
 namespace {

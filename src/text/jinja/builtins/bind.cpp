@@ -1,4 +1,4 @@
-#include "text/jinja/bind.h"
+#include "text/jinja/builtins/bind.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,9 @@
 // Jinja's tests: what may stand after `is`.
 #include <fmt/format.h>
 
-#include "text/jinja/bind.h"
+#include "text/jinja/builtins/bind.h"
+#include "text/jinja/builtins/natives.h"
 #include "text/jinja/convert.h"
-#include "text/jinja/natives.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/unicode.h"
 

@@ -1,4 +1,4 @@
-#include "text/jinja/text_transform.h"
+#include "text/jinja/builtins/text_transform.h"
 
 #include <algorithm>
 

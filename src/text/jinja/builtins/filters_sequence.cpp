@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <charconv>
 
-#include "text/jinja/bind.h"
+#include "text/jinja/builtins/bind.h"
+#include "text/jinja/builtins/natives.h"
+#include "text/jinja/builtins/text_transform.h"
 #include "text/jinja/convert.h"
-#include "text/jinja/natives.h"
 #include "text/jinja/operators.h"
-#include "text/jinja/text_transform.h"
 
 namespace millrace::jinja {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
-#include "text/jinja/bind.h"
+#include "text/jinja/builtins/bind.h"
+#include "text/jinja/builtins/natives.h"
 #include "text/jinja/convert.h"
-#include "text/jinja/natives.h"
 #include "text/jinja/operators.h"
 
 namespace millrace::jinja {

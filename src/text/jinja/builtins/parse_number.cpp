@@ -1,4 +1,4 @@
-#include "text/jinja/parse_number.h"
+#include "text/jinja/builtins/parse_number.h"
 
 #include <algorithm>
 #include <charconv>

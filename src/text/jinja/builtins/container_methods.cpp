@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "text/jinja/bind.h"
-#include "text/jinja/natives.h"
+#include "text/jinja/builtins/bind.h"
+#include "text/jinja/builtins/natives.h"
 #include "text/jinja/operators.h"
 
 namespace millrace::jinja {

@@ -1,9 +1,9 @@
 // The methods of str that ask what its code points are: str.isdigit() and the like.
 #include <algorithm>
 
-#include "text/jinja/bind.h"
-#include "text/jinja/natives.h"
-#include "text/jinja/text_transform.h"
+#include "text/jinja/builtins/bind.h"
+#include "text/jinja/builtins/natives.h"
+#include "text/jinja/builtins/text_transform.h"
 #include "text/jinja/unicode.h"
 
 namespace millrace::jinja {

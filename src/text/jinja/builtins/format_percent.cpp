@@ -128,7 +128,7 @@ class PercentFormatter {
     if (!value.is_number()) {
       run_.fail(
           is_integer
-              ? fmt::format("%{} format: a number is required, not {}", type, type_name(value))
+              ? fmt::format("%{} format: a real number is required, not {}", type, type_name(value))
               : fmt::format("must be real number, not {}", type_name(value))
       );
       return;

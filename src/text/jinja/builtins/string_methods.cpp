@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "text/jinja/bind.h"
+#include "text/jinja/builtins/bind.h"
+#include "text/jinja/builtins/natives.h"
+#include "text/jinja/builtins/text_transform.h"
 #include "text/jinja/convert.h"
-#include "text/jinja/natives.h"
 #include "text/jinja/operators.h"
-#include "text/jinja/text_transform.h"
 #include "text/jinja/unicode.h"
 
 namespace millrace::jinja {
