@@ -1,0 +1,92 @@
+// From the messages of a chat to the text that its model was trained on.
+//
+// The template is the model's own (Jinja, sandboxed: text/jinja/template.h). The result says which
+// of its bytes come from the request, so that the tokenizer recognises special tokens only in what
+// the template itself wrote.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "text/byte_range.h"
+#include "text/jinja/limits.h"
+#include "text/jinja/template.h"
+
+namespace millrace {
+
+// The special tokens that a template can name; none: the variable is undefined.
+struct SpecialTokens {
+  std::optional<std::string> bos;
+  std::optional<std::string> eos;
+  std::optional<std::string> unk;
+  std::optional<std::string> pad;
+};
+
+struct ChatInput {
+  json::array messages;              // objects, each with a string "role"; at least one
+  std::optional<json::array> tools;  // as OpenAI's; none: the template sees none
+  std::optional<json::array> documents;
+  bool add_generation_prompt = true;  // ends with the start of the assistant's turn
+  json::object chat_template_kwargs;  // more variables, such as enable_thinking
+  std::chrono::local_seconds now;     // what the template's strftime_now() shows
+};
+
+struct RenderedChat {
+  std::string text;
+  // What came from the messages, tools, documents and kwargs: sorted, not touching one another.
+  std::vector<ByteRange> input_ranges;
+};
+
+// Immutable after parsing; any number of threads may render with one.
+class ChatTemplate {
+ public:
+  // Errors name the template's line in `where`.
+  static Result<ChatTemplate> parse(
+      std::string source, SpecialTokens tokens, const jinja::Limits& limits = {}
+  );
+  // Several templates of one model by name: "tool_use" serves requests with tools, if there is one;
+  // "default" all others.
+  static Result<ChatTemplate> parse_named(
+      const std::map<std::string, std::string>& sources,
+      SpecialTokens tokens,
+      const jinja::Limits& limits = {}
+  );
+
+  // As Hugging Face's apply_chat_template, version 5: the nulls of a message are dropped, and
+  // reasoning_content, thinking and reasoning stand in for each other.
+  //
+  // kInvalidArgument: a malformed input, with its JSON path in `where`; or the template refused the
+  // chat, with exactly its message. kUnsupported and kResourceExhausted: see jinja::Template.
+  Result<RenderedChat> render(const ChatInput& input) const;
+
+ private:
+  ChatTemplate(std::map<std::string, jinja::Template> templates, SpecialTokens tokens)
+      : templates_(std::move(templates)), tokens_(std::move(tokens)) {}
+  const jinja::Template* choose(bool has_tools) const;
+
+  std::map<std::string, jinja::Template> templates_;
+  SpecialTokens tokens_;
+};
+
+// The chat template of a model's folder, as Hugging Face's tokenizers find it: chat_template.jinja
+// and additional_chat_templates/NAME.jinja; without these, "chat_template" of tokenizer_config.json
+// (a string, or a list of {name, template}); then chat_template.json. With `name`, only the
+// template of that name. Without any template: none.
+//
+// kNotFound: there are templates, and none of that name.
+Result<std::optional<ChatTemplate>> load_chat_template(
+    const std::string& model_dir,
+    const std::optional<std::string>& name = std::nullopt,
+    const jinja::Limits& limits = {}
+);
+
+// The special tokens of a tokenizer_config.json, each a string or {"content": ...}.
+Result<SpecialTokens> parse_special_tokens(const json::object& tokenizer_config);
+
+}  // namespace millrace
