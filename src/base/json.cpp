@@ -4,8 +4,6 @@
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <charconv>
-#include <cmath>
-#include <iterator>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -70,6 +68,61 @@ class DuplicateKeyFinder {
   std::string duplicate_;
 };
 
+// Builds the value, with each double as exact as its text: Boost.JSON 1.81 rounds some of them to
+// the neighbour, which a client would see when a number goes out again.
+class ValueBuilder {
+ public:
+  static constexpr size_t max_object_size = json::object::max_size();
+  static constexpr size_t max_array_size = json::array::max_size();
+  static constexpr size_t max_key_size = json::string::max_size();
+  static constexpr size_t max_string_size = json::string::max_size();
+
+  using error_code = boost::system::error_code;
+  using string_view = json::string_view;
+
+  json::value release() { return stack_.release(); }
+
+  bool on_document_begin(error_code&) {
+    stack_.reset();
+    return true;
+  }
+  bool on_document_end(error_code&) { return true; }
+  bool on_object_begin(error_code&) { return true; }
+  bool on_object_end(size_t size, error_code&) { return stack_.push_object(size), true; }
+  bool on_array_begin(error_code&) { return true; }
+  bool on_array_end(size_t size, error_code&) { return stack_.push_array(size), true; }
+  bool on_key_part(string_view part, size_t, error_code&) { return stack_.push_chars(part), true; }
+  bool on_key(string_view part, size_t, error_code&) { return stack_.push_key(part), true; }
+  bool on_string_part(string_view part, size_t, error_code&) {
+    return stack_.push_chars(part), true;
+  }
+  bool on_string(string_view part, size_t, error_code&) { return stack_.push_string(part), true; }
+  bool on_number_part(string_view part, error_code&) { return number_.append(part), true; }
+  bool on_int64(int64_t value, string_view, error_code&) {
+    number_.clear();
+    return stack_.push_int64(value), true;
+  }
+  bool on_uint64(uint64_t value, string_view, error_code&) {
+    number_.clear();
+    return stack_.push_uint64(value), true;
+  }
+  bool on_double(double value, string_view part, error_code&) {
+    number_.append(part);
+    // Leaves `value` alone when the text is out of range.
+    std::from_chars(number_.data(), number_.data() + number_.size(), value);
+    number_.clear();
+    return stack_.push_double(value), true;
+  }
+  bool on_bool(bool value, error_code&) { return stack_.push_bool(value), true; }
+  bool on_null(error_code&) { return stack_.push_null(), true; }
+  bool on_comment_part(string_view, error_code&) { return true; }
+  bool on_comment(string_view, error_code&) { return true; }
+
+ private:
+  json::value_stack stack_;
+  std::string number_;
+};
+
 json::parse_options options_for(const JsonLimits& limits) {
   json::parse_options options;
   options.max_depth = limits.depth_max;
@@ -91,9 +144,9 @@ Result<void> refuse_duplicate_keys(std::string_view text, const JsonLimits& limi
 }  // namespace
 
 Result<json::value> parse_json(std::string_view text, const JsonLimits& limits) {
-  json::parser parser({}, options_for(limits));
+  json::basic_parser<ValueBuilder> parser(options_for(limits));
   boost::system::error_code ec;
-  const size_t parsed = parser.write_some(text.data(), text.size(), ec);
+  const size_t parsed = parser.write_some(false, text.data(), text.size(), ec);
   if (ec) {
     return invalid_argument(fmt::format("not valid JSON at byte {}: {}", parsed, ec.message()));
   }
@@ -106,7 +159,7 @@ Result<json::value> parse_json(std::string_view text, const JsonLimits& limits) 
     Result<void> unique = refuse_duplicate_keys(text, limits);
     if (!unique) return unique.error();
   }
-  return parser.release();
+  return parser.handler().release();
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 namespace millrace {
 namespace {
@@ -40,6 +41,36 @@ TEST(Json, RefusesTruncatedAndEmptyText) {
   EXPECT_FALSE(parse_json("{"));
   EXPECT_FALSE(parse_json("[1,"));
   EXPECT_FALSE(parse_json("\"abc"));
+}
+
+TEST(Json, ReadsNumbersAsExactlyAsStrtod) {
+  // Each of these came out one unit off from Boost.JSON 1.81 alone.
+  for (const std::string text :
+       {"521034.25751423556", "941361.6887388323", "-130475.36607853067", "990108.4679835059"}) {
+    const Result<json::value> value = parse_json("[" + text + ", 1e2, -0.0, 1.5e-3]");
+    ASSERT_TRUE(value);
+    EXPECT_EQ(value->at(0).get_double(), std::strtod(text.c_str(), nullptr)) << text;
+    EXPECT_EQ(value->at(1).get_double(), 100.0);
+    EXPECT_TRUE(std::signbit(value->at(2).get_double()));
+    EXPECT_EQ(value->at(3).get_double(), 0.0015);
+  }
+}
+
+TEST(Json, KeepsTheKindsOfValues) {
+  const Result<json::value> value = parse_json(
+      R"({"a": [1, -2, 18446744073709551615, 1.0, true, false, null, "t\u00e9\n", {}, []], "b": {"c": 1e400}})"
+  );
+  ASSERT_TRUE(value);
+  const json::array& items = value->at("a").get_array();
+  EXPECT_EQ(items[0], json::value(int64_t{1}));
+  EXPECT_EQ(items[2].get_uint64(), UINT64_MAX);
+  EXPECT_TRUE(items[3].is_double());
+  EXPECT_TRUE(items[4].get_bool());
+  EXPECT_TRUE(items[6].is_null());
+  EXPECT_EQ(items[7].get_string(), "t\u00e9\n");
+  EXPECT_TRUE(items[8].get_object().empty());
+  EXPECT_TRUE(items[9].get_array().empty());
+  EXPECT_TRUE(value->at("b").at("c").is_double());
 }
 
 TEST(Json, BoundsTheDepth) {

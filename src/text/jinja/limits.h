@@ -15,7 +15,7 @@ struct Limits {
   size_t output_bytes_max = size_t{8} << 20;    // the text, with all captures that are open
   size_t string_bytes_max = size_t{16} << 20;   // any one string
   size_t memory_bytes_max = size_t{256} << 20;  // all values alive at one time
-  size_t work_bytes_max = size_t{1} << 30;      // bytes copied or searched: about half a second
+  size_t work_bytes_max = size_t{1} << 29;      // bytes copied or searched: a second at worst
 };
 
 }  // namespace millrace::jinja
