@@ -1,6 +1,7 @@
 // `millrace plan`: what a model takes, from its configuration alone.
 #include <fmt/format.h>
 
+#include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "command_line.h"
 #include "commands.h"
@@ -37,6 +38,7 @@ Result<MemoryPlanOptions> options_of(const PlanFlags& flags, DType automatic) {
       flags.max_num_batched_tokens.value_or(EngineConfig().max_num_batched_tokens);
   options.max_num_seqs = flags.max_num_seqs;
   options.max_model_len = flags.max_model_len.value_or(0);
+  options.num_threads = static_cast<int64_t>(num_available_cpus());
   options.available_bytes = flags.memory.value_or(available_memory());
   return options;
 }

@@ -8,6 +8,7 @@
 
 #include "base/math.h"
 #include "model/weight_names.h"
+#include "model/workspace.h"
 
 namespace millrace {
 namespace {
@@ -19,6 +20,7 @@ constexpr int64_t kBlockSizeMax = 1 << 16;
 constexpr int64_t kBatchedTokensMax = 1 << 22;
 constexpr int64_t kSeqsMax = 1 << 20;
 constexpr int64_t kModelLenMax = 1 << 26;
+constexpr int64_t kThreadsMax = 1 << 12;
 
 Result<void> check_option(std::string_view name, int64_t value, int64_t min, int64_t max) {
   if (value >= min && value <= max) return {};
@@ -33,6 +35,7 @@ Result<void> check_options(const MemoryPlanOptions& options) {
       check_option("max_num_batched_tokens", options.max_num_batched_tokens, 1, kBatchedTokensMax),
       check_option("max_num_seqs", options.max_num_seqs, 1, kSeqsMax),
       check_option("max_model_len", options.max_model_len, 0, kModelLenMax),
+      check_option("num_threads", options.num_threads, 1, kThreadsMax),
       check_option("available_bytes", options.available_bytes, 0, int64_t{1} << 60),
   };
   for (const Result<void>& check : checks) {
@@ -41,10 +44,37 @@ Result<void> check_options(const MemoryPlanOptions& options) {
   return {};
 }
 
-int64_t stored_bytes(const TensorInfo& info, DType dtype) {
-  if (info.shape.size() < 2) return info.row_length() * kFloatBytes;
-  const auto element = static_cast<int64_t>(size_of(dtype));
-  return round_up(info.num_rows(), kPanelRows) * info.row_length() * element;
+// A tensor as it is kept: the file's tensor, or what takes its place.
+struct StoredTensor {
+  int64_t num_rows = 0;
+  int64_t num_columns = 0;
+  bool is_matrix = false;
+  bool is_bias = false;
+};
+
+// q, k and v are kept as one, here in the place of q.
+StoredTensor stored_tensor(const TensorInfo& info, const ModelConfig& config) {
+  StoredTensor stored{
+      .num_rows = info.shape.size() < 2 ? info.row_length() : info.num_rows(),
+      .num_columns = info.shape.size() < 2 ? 1 : info.row_length(),
+      .is_matrix = info.shape.size() >= 2,
+      .is_bias = info.name.ends_with(".bias"),
+  };
+  const auto is_part = [&info](std::string_view part) {
+    return info.name.find(part) != std::string::npos;
+  };
+  if (is_part(".q_proj.")) stored.num_rows = config.q_size() + 2 * config.kv_size();
+  if (is_part(".k_proj.") || is_part(".v_proj.")) stored.num_rows = 0;
+  return stored;
+}
+
+int64_t stored_bytes(const StoredTensor& tensor, DType dtype) {
+  const int64_t padded = round_up(tensor.num_rows, kPanelRows);
+  if (!tensor.is_matrix) return (tensor.is_bias ? padded : tensor.num_rows) * kFloatBytes;
+  // bfloat16 keeps inputs in pairs.
+  const int64_t columns =
+      dtype == DType::kBFloat16 ? round_up<int64_t>(tensor.num_columns, 2) : tensor.num_columns;
+  return padded * columns * static_cast<int64_t>(size_of(dtype));
 }
 
 int64_t& component(WeightBytes& bytes, TensorRole role) {
@@ -70,7 +100,7 @@ int64_t& component(WeightBytes& bytes, TensorRole role) {
 WeightBytes count_weights(const ModelConfig& config, DType dtype) {
   WeightBytes bytes;
   for (const ExpectedTensor& tensor : expected_tensors_with_roles(config)) {
-    component(bytes, tensor.role) += stored_bytes(tensor.info, dtype);
+    component(bytes, tensor.role) += stored_bytes(stored_tensor(tensor.info, config), dtype);
   }
   return bytes;
 }
@@ -93,20 +123,30 @@ int64_t inner_values_per_token(const ModelConfig& config) {
 ActivationBytes count_activations(const ModelConfig& config, const MemoryPlan& plan) {
   const int64_t tokens = plan.options.max_num_batched_tokens;
   const int64_t rows = std::min(plan.options.max_num_seqs, tokens);
-  const int64_t inner = inner_values_per_token(config);
-  ActivationBytes bytes;
-  bytes.hidden = tokens * config.hidden_size * kFloatBytes;
-  bytes.normed = tokens * config.hidden_size * kFloatBytes;
-  bytes.qkv = tokens * (config.q_size() + 2 * config.kv_size()) * kFloatBytes;
-  bytes.attention = tokens * config.q_size() * kFloatBytes;
-  bytes.gate_up = tokens * 2 * inner * kFloatBytes;
-  bytes.mlp = tokens * inner * kFloatBytes;
+  ModelConfig widest = config;
+  widest.intermediate_size = inner_values_per_token(config);
+  const WorkspaceBytes workspace = workspace_bytes(
+      widest,
+      {.num_tokens_max = static_cast<size_t>(tokens),
+       .num_logits_max = static_cast<size_t>(rows),
+       .context_max = static_cast<size_t>(plan.max_model_len),
+       .num_threads = static_cast<size_t>(plan.options.num_threads)}
+  );
+  const auto bytes_of = [](size_t num_bytes) { return static_cast<int64_t>(num_bytes); };
+  ActivationBytes bytes{
+      .hidden = bytes_of(workspace.hidden),
+      .normed = bytes_of(workspace.normed),
+      .qkv = bytes_of(workspace.qkv),
+      .attention = bytes_of(workspace.attention),
+      .mlp = bytes_of(workspace.activation),
+      .scores = bytes_of(workspace.attention_scratch),
+      .logits = bytes_of(workspace.logits + workspace.logits_hidden),
+      .rope = plan.max_model_len * config.head_dim * kFloatBytes,
+  };
   if (config.moe) {
     const int64_t per_token = config.moe->num_experts + 2 * config.moe->num_experts_per_token;
     bytes.router = tokens * per_token * kFloatBytes;
   }
-  bytes.logits = rows * (config.vocab_size + config.hidden_size) * kFloatBytes;
-  bytes.rope = plan.max_model_len * config.head_dim * kFloatBytes;
   return bytes;
 }
 
@@ -202,8 +242,8 @@ std::string format_plan(const MemoryPlan& plan) {
       list_terms({
           {"hidden", scratch.hidden + scratch.normed},
           {"qkv", scratch.qkv},
-          {"attention", scratch.attention},
-          {"mlp", scratch.gate_up + scratch.mlp},
+          {"attention", scratch.attention + scratch.scores},
+          {"mlp", scratch.mlp},
           {"router", scratch.router},
           {"logits", scratch.logits},
           {"rope", scratch.rope},

@@ -19,12 +19,14 @@ struct MemoryPlanOptions {
   int64_t max_num_batched_tokens = 2048;  // tokens of one step
   int64_t max_num_seqs = 128;             // sequences of one step, one row of logits each
   int64_t max_model_len = 0;              // 0: the model's max_position_embeddings
+  int64_t num_threads = 1;                // each has scratch for attention
   int64_t available_bytes = 0;
 };
 
-// Bytes by component. A matrix [N, K] is packed in panels of 16 rows and takes round_up(N, 16) * K
-// elements of the weight dtype, each matrix of the checkpoint by itself. Norms and biases are
-// float32. Tied embeddings are stored once, as `embedding`.
+// Bytes by component, as load_weights() lays them out. A matrix [N, K] is packed in panels of 16
+// rows and takes round_up(N, 16) * K elements of the weight dtype (K rounded up to pairs in
+// bfloat16); q, k and v are one matrix. Norms and biases are float32. Tied embeddings are stored
+// once, as `embedding`.
 struct WeightBytes {
   int64_t embedding = 0;
   int64_t attention = 0;  // q, k, v, o and their biases
@@ -37,22 +39,22 @@ struct WeightBytes {
   int64_t total() const { return embedding + attention + mlp + experts + router + norms + lm_head; }
 };
 
-// Scratch of one forward pass, all float32. T = max_num_batched_tokens, S = min(max_num_seqs, T),
-// H = hidden_size, Q and KV the sizes of all heads, I the widest feed-forward network of a layer,
-// E experts of which k are chosen.
+// Scratch of one forward pass, all float32: the buffers of workspace.h. T = max_num_batched_tokens,
+// S = min(max_num_seqs, T), H = hidden_size, Q and KV the sizes of all heads, I the widest
+// feed-forward network of a layer, E experts of which k are chosen.
 struct ActivationBytes {
   int64_t hidden = 0;     // [T, H], the residual stream
   int64_t normed = 0;     // [T, H], input of a block, and output of the one before
   int64_t qkv = 0;        // [T, Q + 2 KV]
   int64_t attention = 0;  // [T, Q]
-  int64_t gate_up = 0;    // [T, 2 I]; with experts at least [T * k, 2 expert_intermediate_size]
   int64_t mlp = 0;        // [T, I]; with experts at least [T * k, expert_intermediate_size]
+  int64_t scores = 0;     // of one group of heads over max_model_len, for each thread
   int64_t router = 0;     // [T, E] scores, and [T, k] weights and indices
   int64_t logits = 0;     // [S, vocab_size] and the hidden rows [S, H] they come from
   int64_t rope = 0;       // [max_model_len, head_dim], cosine and sine
 
   int64_t total() const {
-    return hidden + normed + qkv + attention + gate_up + mlp + router + logits + rope;
+    return hidden + normed + qkv + attention + mlp + scores + router + logits + rope;
   }
 };
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/dummy.h"
+#include "model/cpu_model.h"
 #include "model/weight_names.h"
 
 namespace millrace {
@@ -42,8 +44,8 @@ TEST(MemoryPlan, CountsWeightsInPanelsOfSixteenRows) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->weights.embedding, 32 * 8 * 2);
   EXPECT_EQ(plan->weights.lm_head, 32 * 8 * 2);
-  // q [16, 8], k and v [8, 8] as 16 rows, o [8, 16] as 16 rows; biases of 16 + 8 + 8 floats.
-  EXPECT_EQ(plan->weights.attention, 2 * (2 * (16 * 8 + 2 * 16 * 8 + 16 * 16) + 4 * 32));
+  // q, k and v [16 + 8 + 8, 8] as one, o [8, 16] as 16 rows; a bias of 32 floats.
+  EXPECT_EQ(plan->weights.attention, 2 * (2 * (32 * 8 + 16 * 16) + 4 * 32));
   // gate and up [20, 8] as 32 rows, down [8, 20] as 16 rows.
   EXPECT_EQ(plan->weights.mlp, 2 * 2 * (2 * 32 * 8 + 16 * 20));
   EXPECT_EQ(plan->weights.norms, 4 * (2 * (8 + 8 + 4 + 4) + 8));
@@ -65,11 +67,44 @@ TEST(MemoryPlan, CountsEachScratchBuffer) {
   EXPECT_EQ(plan->activations.hidden, 10 * 8 * 4);
   EXPECT_EQ(plan->activations.qkv, 10 * (16 + 16) * 4);
   EXPECT_EQ(plan->activations.attention, 10 * 16 * 4);
-  EXPECT_EQ(plan->activations.gate_up, 10 * 40 * 4);
   EXPECT_EQ(plan->activations.mlp, 10 * 20 * 4);
+  EXPECT_EQ(plan->activations.scores, (2 * 112 + 16) * 4) << "two heads a group, one thread";
   EXPECT_EQ(plan->activations.router, 0);
   EXPECT_EQ(plan->activations.logits, 3 * (30 + 8) * 4);
   EXPECT_EQ(plan->activations.rope, 100 * 4 * 4);
+}
+
+TEST(MemoryPlan, IsWhatTheModelTakes) {
+  ThreadPool threads(2);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    ModelConfig config = small_config();
+    config.attention_bias = false;
+    config.intermediate_size = 21;  // odd: bfloat16 keeps pairs
+    const Result<std::unique_ptr<WeightSource>> weights =
+        make_dummy_weights(expected_tensors(config), 1);
+    ASSERT_TRUE(weights);
+    CpuModelOptions model{.dtype = dtype, .kv_dtype = dtype, .num_blocks = 7};
+    model.max_model_len = 100;
+    model.max_num_batched_tokens = 10;
+    model.max_num_logits = 3;
+    const auto loaded = CpuModel::load(config, **weights, model, threads);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    MemoryPlanOptions options = small_options();
+    options.weight_dtype = dtype;
+    options.kv_dtype = dtype;
+    options.num_threads = 2;
+    const Result<MemoryPlan> plan = plan_memory(config, options);
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(
+        plan->weights.total() - plan->weights.norms,
+        static_cast<int64_t>((*loaded)->num_weight_bytes())
+    );
+    EXPECT_EQ(
+        plan->activations.total() - plan->activations.rope,
+        static_cast<int64_t>(CpuModel::workspace_bytes(config, model, 2).total())
+    );
+    EXPECT_EQ(7 * plan->kv_bytes_per_block, static_cast<int64_t>((*loaded)->num_kv_bytes()));
+  }
 }
 
 TEST(MemoryPlan, FillsTheRestWithBlocks) {

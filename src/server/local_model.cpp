@@ -59,6 +59,7 @@ Result<MemoryPlan> plan(
        .max_num_batched_tokens = model.max_num_batched_tokens,
        .max_num_seqs = model.max_num_logits,
        .max_model_len = model.max_model_len,
+       .num_threads = static_cast<int64_t>(options.num_threads),
        .available_bytes = options.available_bytes}
   );
   if (!plan) return plan.error();
