@@ -15,10 +15,10 @@ namespace millrace {
 namespace {
 
 constexpr size_t kPatternSizeMax = 64 * 1024;
-// One match attempt. Published pre-tokenizers need a few hundred steps for a word; a run of a
-// megabyte of one class needs about as many steps as it has bytes.
-constexpr uint32_t kMatchLimit = 20'000'000;
-constexpr uint32_t kDepthLimit = 20'000'000;
+// One match attempt. Giving back a run of one class, byte by byte, takes a step each, so this
+// allows runs of some ten megabytes; "(a+)+b" on forty letters would take a million times as many.
+constexpr uint32_t kMatchLimit = 10'000'000;
+constexpr uint32_t kDepthLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 256 * 1024;
 constexpr uint32_t kParenthesesNestMax = 100;
 

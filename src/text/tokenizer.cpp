@@ -208,6 +208,8 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> TokenizerAssembler::assemble(TokenizerParts parts) {
+  // The first text should not pay for building the table.
+  static_cast<void>(CodePointClasses::table());
   auto state = std::make_unique<Tokenizer::State>();
   const bool has_decorations =
       !parts.model.continuing_prefix.empty() || !parts.model.end_of_word_suffix.empty();

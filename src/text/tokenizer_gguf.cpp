@@ -39,12 +39,14 @@ struct PreTokenization {
   KnownPattern pattern = KnownPattern::kGpt2;
   bool normalizes = false;  // to NFC
   bool ignores_merges = false;
+  bool adds_bos = false;  // where the file does not say, and names a begin-of-text token
 };
 
 std::optional<PreTokenization> find_pre_tokenization(std::string_view name) {
   constexpr PreTokenization kGpt2{};
   constexpr PreTokenization kSmolLm{.splits_digits = true};
-  constexpr PreTokenization kLlama3{.pattern = KnownPattern::kLlama3, .ignores_merges = true};
+  constexpr PreTokenization kLlama3{
+      .pattern = KnownPattern::kLlama3, .ignores_merges = true, .adds_bos = true};
   constexpr PreTokenization kQwen2{.pattern = KnownPattern::kQwen2, .normalizes = true};
   constexpr PreTokenization kQwen35{.pattern = KnownPattern::kQwen35, .normalizes = true};
   constexpr std::array<std::pair<std::string_view, PreTokenization>, 11> kNames = {{
@@ -111,9 +113,10 @@ void append_tokens(const GgufVocabulary& vocabulary, TokenizerParts& parts) {
   }
 }
 
+// `adds_bos` counts where the file does not say.
 Result<PostProcessor> post_processor_of(const GgufVocabulary& vocabulary, bool adds_bos) {
   PostProcessor post;
-  if (vocabulary.add_bos.value_or(adds_bos)) {
+  if (vocabulary.add_bos.value_or(adds_bos && vocabulary.bos)) {
     if (!vocabulary.bos) return at("add_bos_token", "is set without a bos_token_id");
     post.before.push_back(*vocabulary.bos);
   }
@@ -160,7 +163,7 @@ Result<TokenizerParts> gpt2_parts(const GgufVocabulary& vocabulary) {
     const auto rank = static_cast<uint32_t>(i);
     parts.model.merges.push_back({merge.substr(0, space), merge.substr(space + 1), rank});
   }
-  Result<PostProcessor> post = post_processor_of(vocabulary, false);
+  Result<PostProcessor> post = post_processor_of(vocabulary, pre->adds_bos);
   if (!post) return post.error();
   parts.post_processor = *std::move(post);
   return parts;
@@ -230,7 +233,7 @@ Result<TokenizerParts> llama_parts(const GgufVocabulary& vocabulary) {
   }
   append_tokens(vocabulary, parts);
   append_score_merges(vocabulary, parts.model);
-  Result<PostProcessor> post = post_processor_of(vocabulary, vocabulary.bos.has_value());
+  Result<PostProcessor> post = post_processor_of(vocabulary, true);
   if (!post) return post.error();
   parts.post_processor = *std::move(post);
   return parts;

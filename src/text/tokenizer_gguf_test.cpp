@@ -96,6 +96,17 @@ TEST(TokenizerGguf, AddsTheSpaceAndTheEndsThatTheFileAsksFor) {
   EXPECT_EQ(tokenizer->decode({{8}}, true), " a");
 }
 
+TEST(TokenizerGguf, AddsTheBeginningOfLlama3WhereTheFileDoesNotSay) {
+  GgufVocabulary vocabulary = gpt2_vocabulary();
+  vocabulary.pre = "llama-bpe";
+  vocabulary.add_bos.reset();
+  EXPECT_THAT(Tokenizer::from_gguf_vocabulary(vocabulary)->encode("ab"), ElementsAre(0, 5));
+  vocabulary.bos.reset();
+  EXPECT_THAT(Tokenizer::from_gguf_vocabulary(vocabulary)->encode("ab"), ElementsAre(5));
+  vocabulary.add_bos = true;
+  EXPECT_THAT(message_of(vocabulary), HasSubstr("without a bos_token_id"));
+}
+
 TEST(TokenizerGguf, RefusesByName) {
   GgufVocabulary vocabulary = gpt2_vocabulary();
   vocabulary.model = "t5";

@@ -87,7 +87,8 @@ TEST(Tokenizer, KeepsWordsWholeAcrossTheEdgeOfPlainText) {
 TEST(Tokenizer, CarriesPlainTextThroughTheNormalizer) {
   const Tokenizer tokenizer = make(document(
       R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "c"},)"
-      R"( {"type": "Replace", "pattern": {"String": "aa"}, "content": "b"}, {"type": "Lowercase"}]},)"
+      R"( {"type": "Replace", "pattern": {"String": "aa"}, "content": "b"},)"
+      R"( {"type": "Lowercase"}]},)"
       R"( "added_tokens": [{"id": 20, "content": "<s>", "special": true, "normalized": true}],)"
   ));
   // The normalized content is "c<s>", as in the reference.
@@ -199,8 +200,20 @@ TEST(IncrementalDetokenizer, GivesTheDecodingOfTheWholeForEveryChain) {
   }
 }
 
-TEST(TokenizerJson, RefusesByPathAndName) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
+using Refusals = std::vector<std::pair<std::string, std::string>>;
+
+// Each document is refused, with an error of one line that holds the text beside it.
+void expect_refusals(const Refusals& refusals) {
+  for (const auto& [json, expected] : refusals) {
+    const Result<Tokenizer> tokenizer = Tokenizer::from_json(json);
+    ASSERT_FALSE(tokenizer) << json;
+    EXPECT_THAT(tokenizer.error().message, HasSubstr(expected)) << json;
+    EXPECT_EQ(tokenizer.error().message.find('\n'), std::string::npos);
+  }
+}
+
+TEST(TokenizerJson, RefusesModelsByPathAndName) {
+  expect_refusals({
       {"", "not valid JSON"},
       {"[]", "lacks \"model\""},
       {"{}", "lacks \"model\""},
@@ -216,6 +229,11 @@ TEST(TokenizerJson, RefusesByPathAndName) {
       {R"({"model": {"vocab": {"a": 0}, "merges": ["a"]}})", "model.merges[0] is not a pair"},
       {R"({"model": {"vocab": {"a": 0}, "merges": [["a", 1]]}})", "model.merges[0] is not a pair"},
       {R"({"model": {"vocab": {"a": 0}, "merges": ["a a"]}})", "makes \"aa\""},
+  });
+}
+
+TEST(TokenizerJson, RefusesComponentsByPathAndName) {
+  expect_refusals({
       {document("", R"("dropout": 0.1,)"), "model.dropout is not zero"},
       {document("", R"("unk_token": "u",)"), "unknown token \"u\""},
       {document(R"("normalizer": {"type": "Precompiled"},)"), "normalizer is the normalizer \"Pre"},
@@ -248,13 +266,7 @@ TEST(TokenizerJson, RefusesByPathAndName) {
       {document(R"("added_tokens": [{"id": 30, "content": "x"}, {"id": 30, "content": "y"}],)"),
        "the id of another"},
       {document(R"("added_tokens": [{"id": -2, "content": "x"}],)"), "added_tokens[0].id is not"},
-  };
-  for (const auto& [json, expected] : cases) {
-    const Result<Tokenizer> tokenizer = Tokenizer::from_json(json);
-    ASSERT_FALSE(tokenizer) << json;
-    EXPECT_THAT(tokenizer.error().message, HasSubstr(expected)) << json;
-    EXPECT_EQ(tokenizer.error().message.find('\n'), std::string::npos);
-  }
+  });
 }
 
 TEST(TokenizerJson, RefusesDeepAndWideSequences) {

@@ -30,19 +30,57 @@ CODE = [
     "for (int i = 0; i < n; ++i) {\n\t\ta[i] += b[i] * 0x1F;\r\n\t}\r\n",
     "#include <vector>\n\nint main() { return 0; }\n",
     "SELECT * FROM t WHERE a >= 10 AND b != 'x';",
-    "<div class=\"a\">&nbsp;</div><!-- c -->",
+    '<div class="a">&nbsp;</div><!-- c -->',
     "\\frac{\\partial f}{\\partial x} = \\sum_{i=0}^{\\infty} a_i",
-    "https://example.com/a/b?c=d&e=%20f#g", "user@example.com", "{\"k\": [1, 2.5e-3, null]}",
-    "$ ls -la | grep '^d' && echo \"$HOME\" > /dev/null 2>&1", "a/b\\c", "x**2//3", "....", "---",
+    "https://example.com/a/b?c=d&e=%20f#g",
+    "user@example.com",
+    '{"k": [1, 2.5e-3, null]}',
+    "$ ls -la | grep '^d' && echo \"$HOME\" > /dev/null 2>&1",
+    "a/b\\c",
+    "x**2//3",
+    "....",
+    "---",
 ]
 EMOJI = [
-    "\U0001F600", "\U0001F468\u200D\U0001F469\u200D\U0001F467\u200D\U0001F466", "\U0001F1E9\U0001F1EA",
-    "\U0001F3F4\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F", "\u2764\uFE0F",
-    "\U0001F44D\U0001F3FD", "1\uFE0F\u20E3", "\U0001F9D1\U0001F3FF\u200D\U0001F680",
+    "\U0001f600",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
+    "\U0001f1e9\U0001f1ea",
+    "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+    "\u2764\ufe0f",
+    "\U0001f44d\U0001f3fd",
+    "1\ufe0f\u20e3",
+    "\U0001f9d1\U0001f3ff\u200d\U0001f680",
 ]
-SPACES = [" ", "  ", "   ", "\t", "\n", "\r\n", "\r", "\n\n", " \n", "\n ", "\u00A0", "\u3000", "\u2003",
-          "\u2028", "\u2029", "\u0085", "\u200B", "\u180E", "\u1680", "\x0b", "\x0c", "\x1c", "\x1f",
-          "\uFEFF", "\u202F", "\u205F", "        ", "\t\t\t"]
+SPACES = [
+    " ",
+    "  ",
+    "   ",
+    "\t",
+    "\n",
+    "\r\n",
+    "\r",
+    "\n\n",
+    " \n",
+    "\n ",
+    "\u00a0",
+    "\u3000",
+    "\u2003",
+    "\u2028",
+    "\u2029",
+    "\u0085",
+    "\u200b",
+    "\u180e",
+    "\u1680",
+    "\x0b",
+    "\x0c",
+    "\x1c",
+    "\x1f",
+    "\ufeff",
+    "\u202f",
+    "\u205f",
+    "        ",
+    "\t\t\t",
+]
 SCRIPTS = {
     "latin": [(0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F), (0x1E00, 0x1EFF)],
     "greek": [(0x370, 0x3FF), (0x1F00, 0x1FFF)],
@@ -60,8 +98,17 @@ SCRIPTS = {
     "han": [(0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF)],
     "marks": [(0x300, 0x36F), (0x1AB0, 0x1ACE), (0x1DC0, 0x1DFF), (0x20D0, 0x20F0), (0x41, 0x5A)],
     "symbols": [(0x2000, 0x2BFF), (0x1F300, 0x1FAFF), (0x1D400, 0x1D7FF)],
-    "digits": [(0x30, 0x39), (0x660, 0x669), (0x966, 0x96F), (0xFF10, 0xFF19), (0x2150, 0x218B),
-               (0xB2, 0xB9), (0x1D7CE, 0x1D7FF), (0x11DE0, 0x11DE9), (0x16FF4, 0x16FF6)],
+    "digits": [
+        (0x30, 0x39),
+        (0x660, 0x669),
+        (0x966, 0x96F),
+        (0xFF10, 0xFF19),
+        (0x2150, 0x218B),
+        (0xB2, 0xB9),
+        (0x1D7CE, 0x1D7FF),
+        (0x11DE0, 0x11DE9),
+        (0x16FF4, 0x16FF6),
+    ],
     "new": [(0x10000, 0x1FFFF), (0x30000, 0x323AF), (0xE0000, 0xE01EF)],
 }
 
@@ -101,7 +148,7 @@ class Generator:
 
     def word(self):
         word = self.random.choice(WORDS)
-        return word + self.random.choice(["", "", ",", ".", "!", "?", ";", ":", "...", "'", "\""])
+        return word + self.random.choice(["", "", ",", ".", "!", "?", ";", ":", "...", "'", '"'])
 
     def piece(self):
         kind = self.random.random()
@@ -170,8 +217,10 @@ class Tally:
             self.failed += 1
             shown += 1
             if shown <= SHOWN_PER_CHECK:
-                print(f"  {what} of {str(given)[:300]!r}\n    expected {str(want)[:300]!r}"
-                      f"\n    found    {str(got)[:300]!r}")
+                print(
+                    f"  {what} of {str(given)[:300]!r}\n    expected {str(want)[:300]!r}"
+                    f"\n    found    {str(got)[:300]!r}"
+                )
 
 
 def compare_tokenizer(binary, folder, num_strings, seed, tally):
