@@ -23,7 +23,9 @@ constexpr const char* kTemplate = R"({%- if tools %}
     {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}
   {%- elif message.role == 'assistant' %}
     {%- set content = message.content %}
-    {%- if '</think>' in content %}{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}
+    {%- if '</think>' in content %}
+      {%- set content = content.split('</think>')[-1].lstrip('\n') %}
+    {%- endif %}
     {{- '<|im_start|>' + message.role + '\n' + content | trim + '<|im_end|>\n' }}
   {%- else %}
     {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
