@@ -134,7 +134,7 @@ Result<std::vector<TokenId>> tokenize(
   const json::value& value = object.at(*key);
   if (*key == "prompt_token_ids") return read_token_ids(*key, value);
   if (*key == "messages") {
-    const Result<ChatInput> chat = read_chat(object, now);
+    const Result<ChatInput> chat = read_chat(object, now, true);
     if (!chat) return chat.error();
     const Result<RenderedChat> rendered = render_chat(model.text, *chat);
     if (!rendered) return rendered.error();

@@ -22,7 +22,7 @@ Result<json::value> render(const ModelText& model, const json::value& line) {
     return json::value(json::object{{"error", error.message}});
   };
   if (!line.is_object()) return invalid_argument("expected an object with messages");
-  const Result<ChatInput> chat = read_chat(line.get_object(), local_now());
+  const Result<ChatInput> chat = read_chat(line.get_object(), local_now(), false);
   if (!chat) return failed(chat.error());
   const Result<RenderedChat> rendered = render_chat(model, *chat);
   if (!rendered) return failed(rendered.error());
@@ -48,7 +48,10 @@ int run_template(std::vector<std::string> arguments) {
       "--jsonl", flags.jsonl, "a conversation a line on stdin, {\"text\"} or {\"error\"} out"
   );
   line.set_footer(
-      "A line is {\"messages\", \"tools\", \"add_generation_prompt\", \"chat_template_kwargs\"}.\n"
+      "A line is {\"messages\", \"tools\", \"add_generation_prompt\", \"chat_template_kwargs\"}; "
+      "all but\n"
+      "the messages may be left out (as in Hugging Face's apply_chat_template, no generation "
+      "prompt then).\n"
       "\n"
       "Example:\n"
       "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' | millrace template "

@@ -10,8 +10,10 @@ std::vector<TokenId> tokenize_text(const ModelText& model, std::string_view text
   return model.tokenizer.encode(text);
 }
 
-Result<ChatInput> read_chat(const json::object& object, std::chrono::local_seconds now) {
-  ChatInput chat{.now = now};
+Result<ChatInput> read_chat(
+    const json::object& object, std::chrono::local_seconds now, bool generation_prompt
+) {
+  ChatInput chat{.add_generation_prompt = generation_prompt, .now = now};
   const auto wrong = [](std::string_view field, std::string_view expected) {
     return invalid_argument(fmt::format("{} must be {}", field, expected), std::string(field));
   };

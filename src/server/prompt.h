@@ -14,9 +14,12 @@
 namespace millrace {
 
 // A chat as a request states it: "messages", and "tools", "add_generation_prompt" and
-// "chat_template_kwargs" where they are there. `now`: for templates that print the date. The
+// "chat_template_kwargs" where they are there. `now`: for templates that print the date.
+// `generation_prompt`: whether the assistant's turn is begun where the object does not say. The
 // error's `where` is the JSON path.
-Result<ChatInput> read_chat(const json::object& object, std::chrono::local_seconds now);
+Result<ChatInput> read_chat(
+    const json::object& object, std::chrono::local_seconds now, bool generation_prompt
+);
 
 // The chat as the model's template writes it. kUnsupported for a model without a template.
 Result<RenderedChat> render_chat(const ModelText& model, const ChatInput& chat);

@@ -196,11 +196,13 @@ class DefaultModel(unittest.TestCase):
         self.assertEqual([json.loads(line) for line in back.stdout.splitlines()], texts)
 
     def test_a_template_writes_the_chat_or_says_why_not(self):
-        lines = [{"messages": [{"role": "user", "content": "Hi"}]}, {"messages": []}, {"messages": "x"}]
+        hi = [{"role": "user", "content": "Hi"}]
+        lines = [{"messages": hi, "add_generation_prompt": True}, {"messages": hi}, {"messages": []}, {"messages": "x"}]
         done = run("template", "--jsonl", stdin="\n".join(map(json.dumps, lines)))
-        first, second, third = (json.loads(line) for line in done.stdout.splitlines())
-        self.assertTrue(first["text"].endswith("<|im_start|>assistant\n"), first)
-        self.assertIn("error", third)
+        prompted, plain, empty, wrong = (json.loads(line) for line in done.stdout.splitlines())
+        self.assertEqual(prompted["text"], plain["text"] + "<|im_start|>assistant\n")
+        self.assertIn("error", empty)
+        self.assertIn("error", wrong)
 
 
 class Dummy(unittest.TestCase):

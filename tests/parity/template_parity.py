@@ -145,6 +145,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model", action="append")
     options = parser.parse_args()
+    if not options.tokenizers.is_dir():
+        print(f"skipped: {options.tokenizers} is missing")
+        sys.exit(77)
     folders = [folder for folder in sorted(options.tokenizers.iterdir()) if (folder / "tokenizer_config.json").exists()]
     folders = [folder for folder in folders if not options.model or folder.name in options.model]
     num_failed = sum(compare(options.millrace, folder, options.chats, options.seed) for folder in folders)

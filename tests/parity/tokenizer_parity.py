@@ -252,8 +252,8 @@ def main():
     args = parser.parse_args()
     folders = sorted(p.parent for root in args.root for p in root.rglob("tokenizer.json"))
     if not folders:
-        print("no tokenizer.json found")
-        return 1
+        print(f"skipped: no tokenizer.json below {', '.join(map(str, args.root))}")
+        return 77
     total = Tally()
     for folder in folders:
         tally = Tally()
