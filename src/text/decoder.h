@@ -1,6 +1,6 @@
 // The last stage of a tokenizer: tokens back to text. The steps of Hugging Face `tokenizers`
-// (decoders/*.rs) under their names there. A TextDecoder is immutable; a DecodeStream is one decoding,
-// owned and called by one thread.
+// (decoders/*.rs) under their names there. A TextDecoder is immutable; a DecodeStream is one
+// decoding, owned and called by one thread.
 #pragma once
 
 #include <string>

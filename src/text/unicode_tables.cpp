@@ -316,8 +316,14 @@ constexpr LowercaseException kLowercaseData[] = {
 }  // namespace
 // clang-format on
 
-std::span<const uint32_t> class_runs() { return kClassRunData; }
-std::span<const InertRange> inert_ranges() { return kInertData; }
-std::span<const LowercaseException> lowercase_exceptions() { return kLowercaseData; }
+std::span<const uint32_t> class_runs() {
+  return kClassRunData;
+}
+std::span<const InertRange> inert_ranges() {
+  return kInertData;
+}
+std::span<const LowercaseException> lowercase_exceptions() {
+  return kLowercaseData;
+}
 
 }  // namespace millrace::unicode_tables
