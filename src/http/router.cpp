@@ -29,6 +29,9 @@ const Route* route_of_method(const std::vector<const Route*>& routes, std::strin
 
 Result<std::vector<Router::Segment>> Router::parse_pattern(std::string_view pattern) {
   if (!pattern.starts_with('/')) return invalid_argument("a pattern starts with '/'");
+  if (pattern.size() > 1 && pattern.ends_with('/')) {
+    return invalid_argument("a pattern does not end with '/'");
+  }
   std::vector<Segment> segments;
   std::string_view rest = pattern.substr(1);
   while (!rest.empty() || segments.empty()) {
