@@ -148,7 +148,8 @@ void BodyDecoder::take_trailer_char(char c) {
 
 void BodyDecoder::end_trailer_line() {
   if (trailer_line_.empty()) return complete();
-  if (!find_field_colon(trailer_line_)) {
+  const std::optional<size_t> colon = find_field_colon(trailer_line_);
+  if (!colon || !may_be_trailer(std::string_view(trailer_line_).substr(0, *colon))) {
     return refuse_with(refuse_malformed("a trailer field is malformed"));
   }
   if (++num_trailers_ > limits_->num_headers_max) {

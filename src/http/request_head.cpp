@@ -67,6 +67,17 @@ std::optional<uint64_t> parse_content_length(std::string_view text) {
   return value;
 }
 
+// Tokens between commas, with spaces around them; members may be empty (RFC 9110, 5.6.1.2).
+bool is_token_list(std::string_view list) {
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    const std::string_view member = trim(list.substr(0, comma));
+    if (!std::all_of(member.begin(), member.end(), is_token_char)) return false;
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return true;
+}
+
 bool has_list_member(std::string_view list, std::string_view member) {
   while (!list.empty()) {
     const size_t comma = std::min(list.find(','), list.size());
@@ -98,6 +109,12 @@ std::optional<Refusal> check_request_line(std::string_view line, const HttpLimit
   return check_version(words->version);
 }
 
+bool may_be_trailer(std::string_view name) {
+  const auto is_name = [&](std::string_view other) { return equals_ignoring_case(other, name); };
+  return !std::any_of(kSingleFields.begin(), kSingleFields.end(), is_name) &&
+         !is_name("connection") && !is_name("proxy-connection");
+}
+
 std::optional<size_t> find_field_colon(std::string_view line) {
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos || colon == 0) return std::nullopt;
@@ -123,10 +140,10 @@ class HeadReader {
              &HeadReader::read_framing,
              &HeadReader::read_coding,
              &HeadReader::read_expectation,
+             &HeadReader::read_persistence,
          }) {
       if (std::optional<Refusal> refusal = (this->*check)()) return std::move(*refusal);
     }
-    read_persistence();
     return std::move(head_);
   }
 
@@ -244,17 +261,18 @@ class HeadReader {
     return std::nullopt;
   }
 
-  void read_persistence() {
+  std::optional<Refusal> read_persistence() {
     head_.is_keep_alive_ = !head_.is_http_1_0_;
+    bool is_closing = false;
     for (const RequestHead::Field& field : head_.fields_) {
       if (!equals_ignoring_case(head_.view(field.name), "connection")) continue;
       const std::string_view value = head_.view(field.value);
-      if (has_list_member(value, "close")) {
-        head_.is_keep_alive_ = false;
-        return;
-      }
+      if (!is_token_list(value)) return refuse_malformed("the field 'connection' is malformed");
+      is_closing = is_closing || has_list_member(value, "close");
       if (has_list_member(value, "keep-alive")) head_.is_keep_alive_ = true;
     }
+    if (is_closing) head_.is_keep_alive_ = false;
+    return std::nullopt;
   }
 
   RequestHead head_;

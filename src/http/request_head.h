@@ -74,6 +74,10 @@ std::optional<Refusal> check_request_line(std::string_view line, const HttpLimit
 // REQUIRES: each LF of `bytes` follows a CR, and the only empty line is the last.
 std::variant<RequestHead, Refusal> parse_head(std::string bytes, const HttpLimits& limits);
 
+// Whether a field may stand behind a chunked body: not what frames, routes or authorizes a message
+// (RFC 9110, 6.5.1), since that was decided long before.
+bool may_be_trailer(std::string_view name);
+
 // Checks one field line without its CRLF and gives the place of its colon: a token, directly a
 // colon, then a value without control characters. nullopt: malformed (or folded).
 std::optional<size_t> find_field_colon(std::string_view line);

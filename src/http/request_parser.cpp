@@ -60,7 +60,6 @@ size_t RequestParser::feed_head(std::string_view bytes) {
       return num_used;
     }
     num_used += step.size();
-    if (state_ == ParserState::kHead) check_sizes();
   }
   return num_used;
 }
@@ -70,11 +69,10 @@ size_t RequestParser::feed_head(std::string_view bytes) {
 bool RequestParser::scan_lines() {
   while (state_ == ParserState::kHead) {
     const size_t lf = head_bytes_.find('\n', num_scanned_);
-    if (lf == std::string::npos) {
-      num_scanned_ = head_bytes_.size();
-      return false;
-    }
-    num_scanned_ = lf + 1;
+    num_scanned_ = lf == std::string::npos ? head_bytes_.size() : lf + 1;
+    // First of all, so that it is the same refusal however the bytes are split.
+    check_sizes(num_scanned_);
+    if (lf == std::string::npos || state_ == ParserState::kRefused) return false;
     if (lf == line_begin_ || head_bytes_[lf - 1] != '\r') {
       refuse_with(refuse_malformed("lines must end with CR LF"));
       return false;
@@ -108,17 +106,15 @@ void RequestParser::check_first_byte(char c) {
   refusal_->is_answered = false;
 }
 
-void RequestParser::check_sizes() {
-  if (num_lines_ == 0 && head_bytes_.size() > limits_->target_bytes_max + kLineBytesBesideTarget) {
+void RequestParser::check_sizes(size_t num_bytes) {
+  if (num_lines_ == 0 && num_bytes > limits_->target_bytes_max + kLineBytesBesideTarget) {
     refuse_with(refuse(414, "uri_too_long", "the request target is too long"));
-  } else if (head_bytes_.size() > limits_->header_bytes_max) {
+  } else if (num_bytes > limits_->header_bytes_max) {
     refuse_with(refuse(431, "headers_too_large", "the request's header fields are too large"));
   }
 }
 
 void RequestParser::end_head() {
-  check_sizes();
-  if (state_ == ParserState::kRefused) return;
   auto head = parse_head(std::move(head_bytes_), *limits_);
   head_bytes_ = {};
   if (auto* refusal = std::get_if<Refusal>(&head)) return refuse_with(std::move(*refusal));

@@ -54,7 +54,7 @@ class RequestParser {
   bool scan_lines();
   void check_line(std::string_view line);
   void check_first_byte(char c);
-  void check_sizes();
+  void check_sizes(size_t num_bytes);
   void end_head();
   void take_body_state();
   void refuse_with(Refusal refusal);

@@ -307,6 +307,8 @@ TEST(RequestRules, A19BadChunksAreRefused) {
   cases.push_back({"long extension", chunked("2;" + repeat("a", 300) + "\r\nab\r\n0\r\n\r\n"), 400}
   );
   cases.push_back({"bad trailer", chunked("0\r\nnothing\r\n\r\n"), 400});
+  cases.push_back({"length in a trailer", chunked("0\r\nContent-Length: 5\r\n\r\n"), 400});
+  cases.push_back({"key in a trailer", chunked("0\r\nauthorization: x\r\n\r\n"), 400});
   cases.push_back({"LF in a trailer", chunked("0\r\nA: b\n\r\n"), 400});
   cases.push_back({"endless trailers", chunked("0\r\n" + repeat("A: b\r\n", 1000)), 431});
   cases.push_back({"extension", chunked("2;a=b\r\nab\r\n0\r\n\r\n"), 200, false});
