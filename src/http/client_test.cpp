@@ -6,6 +6,8 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -14,7 +16,7 @@
 #include <thread>
 
 #include "http/sse_writer.h"
-#include "http/test_peer.h"
+#include "http/test_server.h"
 
 namespace millrace::http {
 namespace {

@@ -115,7 +115,9 @@ void Connection::end_answer() {
   if (channel_) std::exchange(channel_, nullptr)->detach();
   is_streaming_ = false;
   ++num_requests_;
-  state_ = is_keep_alive_ ? State::kReading : State::kFlushing;
+  // A stream that began before the drain did promised to keep the connection; it may be broken.
+  const bool is_last = !is_keep_alive_ || thread_.service().is_draining;
+  state_ = is_last ? State::kFlushing : State::kReading;
 }
 
 size_t Connection::num_bytes_unsent() const {

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "http/test_peer.h"
+#include "http/test_server.h"
 
 namespace millrace::http {
 namespace {
@@ -159,6 +161,7 @@ TEST(Connection, DribblingDoesNotHoldAConnection) {
   TestServer server(with_limits([](HttpLimits& limits) {
     limits.header_timeout = 200ms;
     limits.body_idle_timeout = 200ms;
+    limits.linger_timeout = 100ms;
   }));
   RawPeer head(server.port());
   RawPeer body(server.port());
@@ -381,6 +384,24 @@ TEST(Connection, DrainLetsAnswersFinish) {
   EXPECT_EQ(response->header("connection"), "close");
   EXPECT_EQ(busy.read_to_end(), "");
   EXPECT_EQ(num_cut.get(), 0u);
+}
+
+TEST(Connection, DrainLetsStreamsFinish) {
+  TestServer server;
+  RawPeer peer(server.port());
+  peer.send(get("/hold"));
+  const std::shared_ptr<Exchange> held = server.take_held();
+  held->begin_stream({});
+  EXPECT_EQ(peer.read_response(true)->status, 200);
+  std::future<size_t> num_cut = std::async(std::launch::async, [&] {
+    return server.server().drain(Clock::now() + kPatience);
+  });
+  EXPECT_TRUE(held->write("last"));
+  EXPECT_EQ(peer.read_chunk(), "last");
+  EXPECT_TRUE(held->finish());
+  EXPECT_EQ(peer.read_chunk(), "");
+  EXPECT_EQ(num_cut.get(), 0u);
+  EXPECT_EQ(peer.read_to_end(), "");
 }
 
 TEST(Connection, DrainCutsWhatIsOpenAtItsDeadline) {

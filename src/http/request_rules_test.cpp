@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "http/test_peer.h"
+#include "http/test_server.h"
 
 namespace millrace::http {
 namespace {

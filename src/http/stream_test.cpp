@@ -1,11 +1,13 @@
 // Streams: framing, order, many at once, slow readers.
+#include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "http/sse_reader.h"
 #include "http/sse_writer.h"
-#include "http/test_peer.h"
+#include "http/test_server.h"
 
 namespace millrace::http {
 namespace {
