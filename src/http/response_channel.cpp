@@ -1,0 +1,159 @@
+#include "http/response_channel.h"
+
+#include <utility>
+
+namespace millrace::http {
+namespace {
+
+// An idle stream keeps at most this much of a buffer that was once larger.
+constexpr size_t kIdleCapacityMax = 4096;
+
+}  // namespace
+
+std::shared_ptr<ResponseChannel> ResponseChannel::queue_locked() {
+  if (is_queued_ || is_client_gone()) return nullptr;
+  is_queued_ = true;
+  return shared_from_this();
+}
+
+// Outside the lock: the mailbox has its own, and the two are never held together.
+void ResponseChannel::notify(std::shared_ptr<ResponseChannel> queued) {
+  if (queued) mailbox_->push(std::move(queued));
+}
+
+bool ResponseChannel::respond(Response response) {
+  std::function<void()> dropped;
+  std::shared_ptr<ResponseChannel> queued;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stage_ != Stage::kWaiting || is_client_gone()) return false;
+    stage_ = Stage::kFinished;
+    response_ = std::move(response);
+    dropped = std::exchange(gone_callback_, nullptr);
+    queued = queue_locked();
+  }
+  notify(std::move(queued));
+  return true;
+}
+
+bool ResponseChannel::begin_stream(Response head) {
+  std::shared_ptr<ResponseChannel> queued;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stage_ != Stage::kWaiting || is_client_gone()) return false;
+    stage_ = Stage::kStreaming;
+    is_stream_ = true;
+    pending_ = std::exchange(head.body, {});
+    response_ = std::move(head);
+    queued = queue_locked();
+  }
+  notify(std::move(queued));
+  return true;
+}
+
+bool ResponseChannel::write(std::span<const std::string_view> pieces) {
+  size_t size = 0;
+  for (const std::string_view piece : pieces) size += piece.size();
+  std::shared_ptr<ResponseChannel> queued;
+  bool is_written = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stage_ != Stage::kStreaming || is_client_gone()) return false;
+    const size_t num_bytes_held =
+        pending_.size() + num_bytes_unsent_.load(std::memory_order_relaxed);
+    is_written = num_bytes_held == 0 || num_bytes_held + size <= buffer_bytes_max_;
+    if (is_written) {
+      for (const std::string_view piece : pieces) pending_.append(piece);
+    } else {
+      stage_ = Stage::kOverflowed;
+    }
+    queued = queue_locked();
+  }
+  notify(std::move(queued));
+  return is_written;
+}
+
+bool ResponseChannel::finish() {
+  std::function<void()> dropped;
+  std::shared_ptr<ResponseChannel> queued;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stage_ != Stage::kStreaming || is_client_gone()) return false;
+    stage_ = Stage::kFinished;
+    dropped = std::exchange(gone_callback_, nullptr);
+    queued = queue_locked();
+  }
+  notify(std::move(queued));
+  return true;
+}
+
+void ResponseChannel::abandon() {
+  std::function<void()> dropped;
+  std::shared_ptr<ResponseChannel> queued;
+  {
+    const std::lock_guard lock(mutex_);
+    dropped = std::exchange(gone_callback_, nullptr);
+    if (stage_ != Stage::kWaiting && stage_ != Stage::kStreaming) return;
+    stage_ = Stage::kAbandoned;
+    queued = queue_locked();
+  }
+  notify(std::move(queued));
+}
+
+void ResponseChannel::on_client_gone(std::function<void()> callback) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stage_ == Stage::kFinished || stage_ == Stage::kAbandoned) return;
+    if (!is_client_gone()) {
+      // The earlier one ends its life outside the lock.
+      gone_callback_.swap(callback);
+      return;
+    }
+  }
+  callback();
+}
+
+ResponseChannel::Taken ResponseChannel::take(std::string& stream_bytes) {
+  const std::lock_guard lock(mutex_);
+  is_queued_ = false;
+  Taken taken{.response = std::exchange(response_, std::nullopt), .is_stream = is_stream_};
+  stream_bytes.append(pending_);
+  pending_.clear();
+  if (pending_.capacity() > kIdleCapacityMax) pending_.shrink_to_fit();
+  switch (stage_) {
+    case Stage::kWaiting:
+    case Stage::kStreaming:
+      taken.progress = Progress::kOpen;
+      break;
+    case Stage::kFinished:
+      taken.progress = Progress::kFinished;
+      break;
+    case Stage::kAbandoned:
+      taken.progress = Progress::kAbandoned;
+      break;
+    case Stage::kOverflowed:
+      taken.progress = Progress::kOverflowed;
+      break;
+  }
+  return taken;
+}
+
+void ResponseChannel::detach() {
+  connection_ = nullptr;
+  std::function<void()> callback;
+  {
+    const std::lock_guard lock(mutex_);
+    is_gone_.store(true, std::memory_order_release);
+    pending_ = {};
+    response_.reset();
+    callback = std::exchange(gone_callback_, nullptr);
+  }
+  if (!callback) return;
+  try {
+    callback();
+  } catch (...) {
+    // It was the last to hear of this client; there is nobody left to tell.
+  }
+}
+
+}  // namespace millrace::http

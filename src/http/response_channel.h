@@ -1,0 +1,91 @@
+// Where one answer passes from whichever thread makes it to the connection that sends it: a bounded
+// buffer of bytes in one direction, "the client is gone" in the other. Shared by the Exchange (the
+// handler's end) and the Connection (the I/O thread's end); outlives both safely.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "http/mailbox.h"
+#include "http/response.h"
+
+namespace millrace::http {
+
+class Connection;
+
+class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
+ public:
+  ResponseChannel(std::shared_ptr<Mailbox> mailbox, Connection& connection, size_t buffer_bytes_max)
+      : mailbox_(std::move(mailbox)),
+        connection_(&connection),
+        buffer_bytes_max_(buffer_bytes_max) {}
+
+  // The handler's end, from any thread. Each returns false, and does nothing, when the client is
+  // gone or the answer was given already.
+
+  bool respond(Response response);
+  bool begin_stream(Response head);
+  // Copies the pieces behind each other into the buffer. What does not fit while the client has
+  // taken nothing for so long cuts the stream; a single write larger than the whole buffer passes
+  // if nothing else waits.
+  bool write(std::span<const std::string_view> pieces);
+  bool finish();
+  // The handler's end is gone. Without an answer this becomes a 500, an unfinished stream is cut.
+  void abandon();
+
+  bool is_client_gone() const { return is_gone_.load(std::memory_order_acquire); }
+  // Calls `callback` once, on the I/O thread, if the client goes before the answer is finished; at
+  // once, on this thread, if it has gone. A later callback replaces an earlier one.
+  void on_client_gone(std::function<void()> callback);
+
+  // The connection's end, on its I/O thread only.
+
+  enum class Progress { kOpen, kFinished, kAbandoned, kOverflowed };
+  struct Taken {
+    std::optional<Response> response;  // newly given; a stream's has no body
+    bool is_stream = false;
+    Progress progress = Progress::kOpen;
+  };
+  // Appends the streamed bytes that came since last time to `stream_bytes`.
+  Taken take(std::string& stream_bytes);
+
+  // How much the connection holds that the socket has not taken: counts against the bound.
+  void set_num_bytes_unsent(size_t num_bytes) {
+    num_bytes_unsent_.store(num_bytes, std::memory_order_relaxed);
+  }
+
+  // The connection will not look again: the client went, or the answer was sent in full.
+  void detach();
+
+  // Null after detach().
+  Connection* connection() const { return connection_; }
+
+ private:
+  enum class Stage { kWaiting, kStreaming, kFinished, kAbandoned, kOverflowed };
+  std::shared_ptr<ResponseChannel> queue_locked();
+  void notify(std::shared_ptr<ResponseChannel> queued);
+
+  const std::shared_ptr<Mailbox> mailbox_;
+  Connection* connection_;  // touched by the I/O thread only
+  const size_t buffer_bytes_max_;
+  std::atomic<bool> is_gone_ = false;
+  std::atomic<size_t> num_bytes_unsent_ = 0;
+
+  std::mutex mutex_;  // guards what follows
+  Stage stage_ = Stage::kWaiting;
+  std::optional<Response> response_;
+  std::string pending_;
+  bool is_stream_ = false;
+  // In the mailbox, or the connection is about to look: at first when the handler has returned.
+  bool is_queued_ = true;
+  std::function<void()> gone_callback_;
+};
+
+}  // namespace millrace::http

@@ -1,0 +1,227 @@
+// Streams: framing, order, many at once, slow readers.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "http/sse_reader.h"
+#include "http/sse_writer.h"
+#include "http/test_server.h"
+
+namespace millrace::http {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kGetHold = "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n";
+
+std::vector<SseEvent> read_events(std::string_view body) {
+  SseReader reader;
+  std::vector<SseEvent> events;
+  EXPECT_TRUE(reader.feed(body, events).ok());
+  return events;
+}
+
+TEST(Stream, SendsEventsThatReadersUnderstand) {
+  TestServer server;
+  RawPeer peer(server.port());
+  peer.send(kGetHold);
+  SseWriter writer(server.take_held());
+  EXPECT_TRUE(writer.begin({{"x-extra", "1"}}));
+  EXPECT_TRUE(writer.data("one"));
+  EXPECT_TRUE(writer.data("two\nlines\r\nthree\r"));
+  EXPECT_TRUE(writer.comment("still\nhere"));
+  EXPECT_TRUE(writer.event("error", "{}"));
+  EXPECT_TRUE(writer.finish());
+  EXPECT_FALSE(writer.data("late"));
+  const std::optional<PeerResponse> response = peer.read_response();
+  EXPECT_EQ(response->header("content-type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(response->header("x-extra"), "1");
+  EXPECT_EQ(response->header("transfer-encoding"), "chunked");
+  const std::vector<SseEvent> expected = {
+      {.data = "one"},
+      {.data = "two\nlines\nthree\n"},
+      {.type = "error", .data = "{}"},
+  };
+  EXPECT_EQ(read_events(response->body), expected);
+  // The connection goes on.
+  peer.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(peer.read_response()->status, 200);
+}
+
+TEST(Stream, EndsWithTheConnectionForHttp10) {
+  TestServer server;
+  RawPeer peer(server.port());
+  peer.send("GET /hold HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  SseWriter writer(server.take_held());
+  writer.begin();
+  writer.data("one");
+  writer.finish();
+  const std::optional<PeerResponse> response = peer.read_response();
+  EXPECT_EQ(response->header("transfer-encoding"), "");
+  EXPECT_EQ(response->header("connection"), "close");
+  EXPECT_EQ(response->body, "data: one\n\n");
+}
+
+TEST(Stream, HeadGetsNoBody) {
+  TestServer server;
+  RawPeer peer(server.port());
+  peer.send("HEAD /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  SseWriter writer(server.take_held());
+  writer.begin();
+  writer.data("one");
+  writer.finish();
+  EXPECT_EQ(peer.read_response(true)->status, 200);
+  peer.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(peer.read_response()->body, "ok\n");
+}
+
+TEST(Stream, AnUnfinishedOneHasNoLastChunk) {
+  TestServer server;
+  RawPeer peer(server.port());
+  peer.send(kGetHold);
+  std::shared_ptr<Exchange> held = server.take_held();
+  held->begin_stream({});
+  held->write("one");
+  held.reset();
+  EXPECT_EQ(peer.read_response(true)->status, 200);
+  EXPECT_EQ(peer.read_to_end(), "3\r\none\r\n");
+}
+
+TEST(Stream, ManyAtOnceFromManyThreadsKeepTheirOrder) {
+  constexpr size_t kNumStreams = 60;
+  constexpr size_t kNumEvents = 300;
+  TestServer server([](HttpServerOptions& options) { options.num_threads = 2; });
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  std::vector<std::shared_ptr<SseWriter>> writers;
+  for (size_t i = 0; i < kNumStreams; ++i) {
+    peers.push_back(std::make_unique<RawPeer>(server.port()));
+    peers.back()->send(kGetHold);
+    writers.push_back(std::make_shared<SseWriter>(server.take_held()));
+    writers.back()->begin({{"x-stream", std::to_string(i)}});
+  }
+  const auto write_part = [&](size_t first) {
+    for (size_t event = 0; event < kNumEvents; ++event) {
+      for (size_t i = first; i < kNumStreams; i += 2) {
+        writers[i]->data(std::to_string(i) + ":" + std::to_string(event));
+      }
+    }
+    for (size_t i = first; i < kNumStreams; i += 2) writers[i]->finish();
+  };
+  std::thread even([&] { write_part(0); });
+  std::thread odd([&] { write_part(1); });
+  for (size_t i = 0; i < kNumStreams; ++i) {
+    const std::optional<PeerResponse> response = peers[i]->read_response();
+    ASSERT_TRUE(response);
+    const std::vector<SseEvent> events = read_events(response->body);
+    ASSERT_EQ(events.size(), kNumEvents);
+    for (size_t event = 0; event < kNumEvents; ++event) {
+      ASSERT_EQ(events[event].data, std::to_string(i) + ":" + std::to_string(event));
+    }
+  }
+  even.join();
+  odd.join();
+}
+
+TEST(Stream, ASlowReaderIsCutAndTheOthersAreNot) {
+  TestServer server([](HttpServerOptions& options) {
+    options.limits.stream_buffer_bytes_max = 64 << 10;
+    options.limits.socket_send_bytes = 16 << 10;
+  });
+  RawPeer slow(server.port(), 4096);
+  slow.send(kGetHold);
+  SseWriter to_slow(server.take_held());
+  RawPeer good(server.port());
+  good.send(kGetHold);
+  SseWriter to_good(server.take_held());
+  to_slow.begin();
+  to_good.begin();
+  std::atomic<bool> is_told = false;
+  to_slow.exchange().on_client_gone([&] { is_told = true; });
+  EXPECT_EQ(good.read_response(true)->status, 200);
+
+  const std::string payload(1000, 'x');
+  size_t num_sent = 0;
+  for (bool is_slow_open = true; is_slow_open && num_sent < 20'000; ++num_sent) {
+    is_slow_open = to_slow.data(payload);
+    ASSERT_TRUE(to_good.data(payload));
+    ASSERT_EQ(good.read_chunk()->size(), payload.size() + 8);
+  }
+  EXPECT_LT(num_sent, 20'000u) << "the slow reader was never cut";
+  EXPECT_TRUE(eventually([&] { return is_told.load(); }));
+  EXPECT_EQ(server.counters().num_streams_cut, 1u);
+  EXPECT_TRUE(to_good.data("end"));
+  EXPECT_TRUE(to_good.finish());
+  EXPECT_EQ(good.read_chunk(), "data: end\n\n");
+  EXPECT_EQ(good.read_chunk(), "");
+}
+
+TEST(Stream, AReaderThatStopsIsCutAfterTheWriteTimeout) {
+  TestServer server([](HttpServerOptions& options) {
+    options.limits.write_timeout = 200ms;
+    options.limits.socket_send_bytes = 16 << 10;
+  });
+  RawPeer stopped(server.port(), 4096);
+  stopped.send(kGetHold);
+  const std::shared_ptr<Exchange> held = server.take_held();
+  held->begin_stream({});
+  EXPECT_TRUE(held->write(std::string(200 << 10, 'x')));
+  EXPECT_TRUE(eventually([&] { return held->is_client_gone(); }));
+  EXPECT_EQ(server.counters().num_timeouts, 1u);
+
+  RawPeer whole(server.port(), 4096);
+  whole.send(kGetHold);
+  server.take_held()->respond(text_response(200, std::string(8 << 20, 'x')));
+  EXPECT_TRUE(eventually([&] { return server.counters().num_timeouts == 2; }));
+  EXPECT_TRUE(server.is_well());
+}
+
+TEST(Stream, OneEventLargerThanTheBufferPassesAlone) {
+  TestServer server([](HttpServerOptions& options) {
+    options.limits.stream_buffer_bytes_max = 4096;
+  });
+  RawPeer peer(server.port());
+  peer.send(kGetHold);
+  const std::shared_ptr<Exchange> held = server.take_held();
+  held->begin_stream({});
+  EXPECT_EQ(peer.read_response(true)->status, 200);
+  const std::string large(1 << 20, 'x');
+  EXPECT_TRUE(held->write(large));
+  EXPECT_EQ(peer.read_chunk(), large);
+  held->finish();
+  EXPECT_EQ(peer.read_chunk(), "");
+}
+
+TEST(Stream, DisconnectsAndWritesRaceSafely) {
+  TestServer server([](HttpServerOptions& options) { options.num_threads = 2; });
+  for (int round = 0; round < 200; ++round) {
+    RawPeer peer(server.port());
+    peer.send(kGetHold);
+    const std::shared_ptr<Exchange> held = server.take_held();
+    auto num_told = std::make_shared<std::atomic<int>>(0);
+    held->on_client_gone([num_told] { ++*num_told; });
+    std::thread writer([&] {
+      held->begin_stream({});
+      for (int i = 0; i < 50 && held->write("data: x\n\n"); ++i) {
+      }
+      if (round % 3 == 0) held->finish();
+    });
+    if (round % 2 == 0) {
+      peer.reset();
+    } else {
+      peer.close();
+    }
+    writer.join();
+    if (round % 3 != 0) {
+      EXPECT_TRUE(eventually([&] { return *num_told == 1; }));
+    }
+    EXPECT_LE(*num_told, 1);
+  }
+  EXPECT_TRUE(eventually([&] { return server.counters().num_connections_open == 0; }));
+  EXPECT_EQ(server.counters().num_streams_open, 0u);
+  EXPECT_TRUE(server.is_well());
+}
+
+}  // namespace
+}  // namespace millrace::http
