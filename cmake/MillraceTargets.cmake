@@ -6,8 +6,10 @@ include(GoogleTest)
 
 set(MILLRACE_AVX2_FLAGS -mavx2 -mfma -mf16c)
 # g++ 12 warns about its own _mm512_undefined_*() (GCC PR 105593).
-set(MILLRACE_AVX512_FLAGS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
-    -Wno-uninitialized -Wno-maybe-uninitialized)
+set(MILLRACE_AVX512_FLAGS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND MILLRACE_AVX512_FLAGS -Wno-uninitialized -Wno-maybe-uninitialized)
+endif()
 
 if(MILLRACE_FUZZ)
   add_custom_target(fuzzers)

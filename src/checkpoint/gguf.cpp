@@ -291,7 +291,7 @@ Result<Metadata> take_metadata(Cursor& cursor, uint64_t count, const GgufLimits&
     const std::string shown = printable(*key);
     Result<GgufValue> value = take_metadata_value(cursor, shown, limits.array_depth_max);
     if (!value) return value.error();
-    if (!metadata.emplace(*key, std::move(*value)).second) {
+    if (!metadata.emplace(*key, *value).second) {
       return gguf_error(fmt::format("the key '{}' stands twice", shown));
     }
   }

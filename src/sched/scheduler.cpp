@@ -21,7 +21,8 @@ Result<void> Scheduler::add(Request request) {
   Entry& entry = position->second;
   entry.request = std::move(request);
   const SamplingParams& sampling = entry.request.sampling;
-  const int64_t num_tokens_asked = int64_t{sampling.max_tokens} + entry.request.prompt.size();
+  const int64_t num_tokens_asked =
+      int64_t{sampling.max_tokens} + static_cast<int64_t>(entry.request.prompt.size());
   const bool is_by_priority = config_.policy == SchedulingPolicy::kPriority;
 
   entry.num_unfinished = sampling.n;

@@ -54,7 +54,8 @@ const Value* Bound::some(size_t index) const {
 }
 
 Value Bound::value(size_t index, Value otherwise) const {
-  return values_[index] == nullptr ? std::move(otherwise) : *values_[index];
+  if (values_[index] == nullptr) return otherwise;
+  return *values_[index];
 }
 
 bool Bound::truth(size_t index, bool otherwise) const {
