@@ -24,9 +24,10 @@ class SharedQueue final : public EventSink {
   void on_event(EngineEvent event) override { events_.push(std::move(event)); }
   EngineEvent next() {
     std::optional<EngineEvent> event = events_.pop();
-    CHECK(event.has_value(), "the queue is never closed");
+    CHECK(event.has_value(), "the queue is closed at the end only");
     return *std::move(event);
   }
+  void close() { events_.close(); }
 
  private:
   BoundedQueue<EngineEvent> events_;
@@ -41,11 +42,16 @@ struct LiveItem {
 
 class BatchRun {
  public:
-  BatchRun(LocalModel& model, std::vector<BatchItem> items, const BatchCallbacks& callbacks)
+  BatchRun(LocalModel& model, std::span<const BatchItem> items, const BatchCallbacks& callbacks)
       : model_(model),
-        items_(std::move(items)),
+        items_(items),
         callbacks_(callbacks),
         queue_(std::make_shared<SharedQueue>(kQueuedEventsMax)) {}
+
+  // Where a callback threw, the engine must not wait for events to be taken.
+  ~BatchRun() { queue_->close(); }
+  BatchRun(const BatchRun&) = delete;
+  BatchRun& operator=(const BatchRun&) = delete;
 
   void run() {
     while (num_reported_ < items_.size()) {
@@ -58,7 +64,7 @@ class BatchRun {
  private:
   // False: the engine is full; try again when something has finished.
   bool submit_next() {
-    BatchItem& item = items_[next_];
+    const BatchItem& item = items_[next_];
     if (item.error) {
       finish(next_++, {.error = item.error});
       return true;
@@ -149,7 +155,7 @@ class BatchRun {
   }
 
   LocalModel& model_;
-  std::vector<BatchItem> items_;
+  std::span<const BatchItem> items_;
   const BatchCallbacks& callbacks_;
   std::shared_ptr<SharedQueue> queue_;  // the engine is the other owner
   std::unordered_map<RequestId, LiveItem> live_;
@@ -160,8 +166,10 @@ class BatchRun {
 
 }  // namespace
 
-void run_batch(LocalModel& model, std::vector<BatchItem> items, const BatchCallbacks& callbacks) {
-  BatchRun(model, std::move(items), callbacks).run();
+void run_batch(
+    LocalModel& model, std::span<const BatchItem> items, const BatchCallbacks& callbacks
+) {
+  BatchRun(model, items, callbacks).run();
 }
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct BatchCallbacks {
 
 // Submits all items, as many at a time as the engine takes, and returns when each has its result.
 // One item's error touches no other.
-void run_batch(LocalModel& model, std::vector<BatchItem> items, const BatchCallbacks& callbacks);
+void run_batch(
+    LocalModel& model, std::span<const BatchItem> items, const BatchCallbacks& callbacks
+);
 
 }  // namespace millrace

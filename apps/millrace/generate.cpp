@@ -67,10 +67,10 @@ Result<void> generate(const GenerateFlags& flags) {
   items.reserve(lines->size());
   const auto now = local_now();
   for (const InputLine& line : *lines) items.push_back(prepare(line, *model, flags.input, now));
-  const std::vector<BatchItem> kept = items;  // run_batch consumes them; printing needs the prompts
 
-  GenerateOutput output(model->text.tokenizer, kept, {.stream = flags.stream, .json = flags.json});
-  run_batch(*model, std::move(items), output.callbacks());
+  GenerateOutput output(model->text.tokenizer, items, {.stream = flags.stream, .json = flags.json});
+  const BatchCallbacks callbacks = output.callbacks();
+  run_batch(*model, items, callbacks);
   return output.finish();
 }
 
