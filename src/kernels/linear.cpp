@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "kernels/dispatch.h"
 #include "kernels/linear_kernel.h"
 
 namespace millrace {
@@ -9,30 +10,11 @@ namespace {
 
 using PanelFunction = void (*)(const LinearTask&, size_t, size_t);
 
-template <class Weight>
-PanelFunction function_for(Isa isa) {
-  switch (isa) {
-    case Isa::kReference:
-      return linear_reference<Weight>;
-    case Isa::kAvx2:
-      return linear_avx2<Weight>;
-    case Isa::kAvx512:
-      return linear_avx512<Weight>;
-  }
-  return linear_reference<Weight>;
-}
-
-PanelFunction function_for(Isa isa, DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return function_for<float>(isa);
-    case DType::kFloat16:
-      return function_for<Float16>(isa);
-    case DType::kBFloat16:
-      return function_for<BFloat16>(isa);
-  }
-  return function_for<float>(isa);
-}
+constexpr KernelVersions<PanelFunction> kVersions = {
+    .float32 = {linear_reference<float>, linear_avx2<float>, linear_avx512<float>},
+    .float16 = {linear_reference<Float16>, linear_avx2<Float16>, linear_avx512<Float16>},
+    .bfloat16 = {linear_reference<BFloat16>, linear_avx2<BFloat16>, linear_avx512<BFloat16>},
+};
 
 void check_shapes(const LinearArgs& args) {
   const PackedMatrix& weights = args.weights;
@@ -70,7 +52,7 @@ void linear(const Executor& executor, const LinearArgs& args) {
       .num_outputs = args.out.num_columns,
       .epilogue = args.epilogue,
   };
-  const PanelFunction function = function_for(executor.isa, args.weights.dtype());
+  const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
   const size_t panels_per_unit = args.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
   const size_t num_units = args.weights.num_panels() / panels_per_unit;
   executor.pool.parallel_for(num_units, [&](size_t begin, size_t end) {

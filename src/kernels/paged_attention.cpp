@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "kernels/dispatch.h"
 #include "kernels/lanes.h"
 #include "kernels/paged_attention_kernel.h"
 
@@ -13,30 +14,11 @@ namespace {
 
 using ItemFunction = void (*)(const AttentionItem&);
 
-template <class Kv>
-ItemFunction function_for(Isa isa) {
-  switch (isa) {
-    case Isa::kReference:
-      return attend_reference<Kv>;
-    case Isa::kAvx2:
-      return attend_avx2<Kv>;
-    case Isa::kAvx512:
-      return attend_avx512<Kv>;
-  }
-  return attend_reference<Kv>;
-}
-
-ItemFunction function_for(Isa isa, DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return function_for<float>(isa);
-    case DType::kFloat16:
-      return function_for<Float16>(isa);
-    case DType::kBFloat16:
-      return function_for<BFloat16>(isa);
-  }
-  return function_for<float>(isa);
-}
+constexpr KernelVersions<ItemFunction> kVersions = {
+    .float32 = {attend_reference<float>, attend_avx2<float>, attend_avx512<float>},
+    .float16 = {attend_reference<Float16>, attend_avx2<Float16>, attend_avx512<Float16>},
+    .bfloat16 = {attend_reference<BFloat16>, attend_avx2<BFloat16>, attend_avx512<BFloat16>},
+};
 
 size_t scratch_size_per_thread(size_t num_heads_per_kv_head, size_t context_max) {
   return num_heads_per_kv_head * round_up(context_max, kLanes) +
@@ -138,7 +120,7 @@ size_t paged_attention_scratch_size(
 
 void paged_attention(const Executor& executor, const PagedAttentionArgs& args) {
   check_shapes(args, executor.pool.num_threads());
-  const ItemFunction function = function_for(executor.isa, args.cache.dtype);
+  const ItemFunction function = kVersions.find(executor.isa, args.cache.dtype);
   const size_t num_items = args.q.num_rows * args.cache.num_kv_heads;
   const size_t num_threads = executor.pool.num_threads();
   const size_t scratch_size = args.scratch.size() / num_threads;

@@ -1,6 +1,7 @@
 #include "kernels/rms_norm.h"
 
 #include "base/check.h"
+#include "kernels/dispatch.h"
 #include "kernels/rms_norm_kernel.h"
 
 namespace millrace {
@@ -8,17 +9,7 @@ namespace {
 
 using RowFunction = void (*)(const RmsNormTask&, size_t, size_t);
 
-RowFunction function_for(Isa isa) {
-  switch (isa) {
-    case Isa::kReference:
-      return rms_norm_reference;
-    case Isa::kAvx2:
-      return rms_norm_avx2;
-    case Isa::kAvx512:
-      return rms_norm_avx512;
-  }
-  return rms_norm_reference;
-}
+constexpr IsaVersions<RowFunction> kVersions = {rms_norm_reference, rms_norm_avx2, rms_norm_avx512};
 
 }  // namespace
 
@@ -37,7 +28,7 @@ void rms_norm(const Executor& executor, const RmsNormArgs& args) {
       .out_stride = args.out.stride,
       .num_columns = args.x.num_columns,
   };
-  const RowFunction function = function_for(executor.isa);
+  const RowFunction function = kVersions.find(executor.isa);
   executor.pool.parallel_for(args.x.num_rows, [&](size_t begin, size_t end) {
     function(task, begin, end);
   });

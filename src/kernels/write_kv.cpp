@@ -1,6 +1,7 @@
 #include "kernels/write_kv.h"
 
 #include "base/check.h"
+#include "kernels/dispatch.h"
 #include "kernels/write_kv_kernel.h"
 
 namespace millrace {
@@ -8,30 +9,11 @@ namespace {
 
 using TokenFunction = void (*)(const WriteKvTask&, size_t, size_t);
 
-template <class Kv>
-TokenFunction function_for(Isa isa) {
-  switch (isa) {
-    case Isa::kReference:
-      return write_kv_reference<Kv>;
-    case Isa::kAvx2:
-      return write_kv_avx2<Kv>;
-    case Isa::kAvx512:
-      return write_kv_avx512<Kv>;
-  }
-  return write_kv_reference<Kv>;
-}
-
-TokenFunction function_for(Isa isa, DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return function_for<float>(isa);
-    case DType::kFloat16:
-      return function_for<Float16>(isa);
-    case DType::kBFloat16:
-      return function_for<BFloat16>(isa);
-  }
-  return function_for<float>(isa);
-}
+constexpr KernelVersions<TokenFunction> kVersions = {
+    .float32 = {write_kv_reference<float>, write_kv_avx2<float>, write_kv_avx512<float>},
+    .float16 = {write_kv_reference<Float16>, write_kv_avx2<Float16>, write_kv_avx512<Float16>},
+    .bfloat16 = {write_kv_reference<BFloat16>, write_kv_avx2<BFloat16>, write_kv_avx512<BFloat16>},
+};
 
 void check_norm(std::span<const float> weight, size_t head_dim) {
   CHECK(weight.empty() || weight.size() == head_dim, "a head's norm has a weight a dimension");
@@ -78,7 +60,7 @@ void write_kv(const Executor& executor, const WriteKvArgs& args) {
       .values = args.cache.values,
       .block_size = args.cache.block_size,
   };
-  const TokenFunction function = function_for(executor.isa, args.cache.dtype);
+  const TokenFunction function = kVersions.find(executor.isa, args.cache.dtype);
   executor.pool.parallel_for(args.qkv.num_rows, [&](size_t begin, size_t end) {
     function(task, begin, end);
   });

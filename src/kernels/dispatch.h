@@ -1,0 +1,48 @@
+// Which version of an operator runs: one for each element type and instruction set.
+#pragma once
+
+#include "kernels/isa.h"
+#include "tensor/dtype.h"
+
+namespace millrace {
+
+// The versions for one element type.
+template <class Function>
+struct IsaVersions {
+  Function reference;
+  Function avx2;
+  Function avx512;
+
+  constexpr Function find(Isa isa) const {
+    switch (isa) {
+      case Isa::kReference:
+        return reference;
+      case Isa::kAvx2:
+        return avx2;
+      case Isa::kAvx512:
+        return avx512;
+    }
+    return reference;
+  }
+};
+
+template <class Function>
+struct KernelVersions {
+  IsaVersions<Function> float32;
+  IsaVersions<Function> float16;
+  IsaVersions<Function> bfloat16;
+
+  constexpr Function find(Isa isa, DType dtype) const {
+    switch (dtype) {
+      case DType::kFloat32:
+        return float32.find(isa);
+      case DType::kFloat16:
+        return float16.find(isa);
+      case DType::kBFloat16:
+        return bfloat16.find(isa);
+    }
+    return float32.find(isa);
+  }
+};
+
+}  // namespace millrace
