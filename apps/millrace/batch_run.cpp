@@ -54,10 +54,10 @@ class BatchRun {
   BatchRun& operator=(const BatchRun&) = delete;
 
   void run() {
-    while (num_reported_ < items_.size()) {
-      while (next_ < items_.size() && submit_next()) {
+    while (num_reported_ < items_.size() && !is_stopped_) {
+      while (next_ < items_.size() && !is_stopped_ && submit_next()) {
       }
-      if (!live_.empty()) take(queue_->next());
+      if (!live_.empty() && !is_stopped_) take(queue_->next());
     }
   }
 
@@ -85,8 +85,11 @@ class BatchRun {
     live.index = next_++;
     const auto n = static_cast<size_t>(item.fields.sampling.n);
     live.texts.reserve(n);
-    for (size_t i = 0; i < n; ++i) live.texts.emplace_back(model_.text.tokenizer, item.fields);
     live.result.choices.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      live.texts.emplace_back(model_.text.tokenizer, item.fields, item.prompt);
+      show(live, i, live.texts[i].take_echo());
+    }
     return true;
   }
 
@@ -141,7 +144,8 @@ class BatchRun {
   void show(LiveItem& live, size_t choice, const std::string& text) {
     if (text.empty()) return;
     live.result.choices[choice].text += text;
-    if (choice == 0 && callbacks_.on_text) callbacks_.on_text(live.index, text);
+    if (choice != 0 || !callbacks_.on_text) return;
+    if (!callbacks_.on_text(live.index, text)) is_stopped_ = true;
   }
 
   // Keeps a result until all before it have been handed out.
@@ -149,7 +153,7 @@ class BatchRun {
     finished_.emplace(index, std::move(result));
     for (auto first = finished_.begin(); first != finished_.end() && first->first == num_reported_;
          first = finished_.erase(first)) {
-      callbacks_.on_result(first->first, first->second);
+      if (!callbacks_.on_result(first->first, first->second)) is_stopped_ = true;
       ++num_reported_;
     }
   }
@@ -162,6 +166,7 @@ class BatchRun {
   std::map<size_t, ItemResult> finished_;  // not handed out yet
   size_t next_ = 0;                        // the first item that has not been submitted
   size_t num_reported_ = 0;
+  bool is_stopped_ = false;  // by a callback
 };
 
 }  // namespace

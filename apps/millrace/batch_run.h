@@ -41,14 +41,15 @@ struct ItemResult {
 };
 
 struct BatchCallbacks {
+  // Both return whether to go on: false where nobody reads any more.
   // Text of the first choice of an item as it comes.
-  std::function<void(size_t index, const std::string& text)> on_text = {};
+  std::function<bool(size_t index, const std::string& text)> on_text = {};
   // Once for each item, in their order.
-  std::function<void(size_t index, const ItemResult& result)> on_result;
+  std::function<bool(size_t index, const ItemResult& result)> on_result;
 };
 
-// Submits all items, as many at a time as the engine takes, and returns when each has its result.
-// One item's error touches no other.
+// Submits all items, as many at a time as the engine takes, and returns when each has its result
+// or a callback asked to stop. One item's error touches no other.
 void run_batch(
     LocalModel& model, std::span<const BatchItem> items, const BatchCallbacks& callbacks
 );

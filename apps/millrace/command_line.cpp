@@ -4,9 +4,13 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
+#include <cstdlib>
 #include <numeric>
+
+#include "base/json.h"
+#include "terminal.h"
 
 namespace millrace {
 namespace {
@@ -23,34 +27,99 @@ std::string normalize_flag(const std::string& argument) {
   return with_dashes(argument.substr(0, end_of_name)) + argument.substr(end_of_name);
 }
 
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
 // Reads `--config`: a YAML mapping of flag names to a value or a list of values.
 class YamlConfig : public CLI::Config {
  public:
   std::string to_config(const CLI::App*, bool, bool, std::string) const override { return {}; }
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(input);
+    if (documents.size() > 1) throw CLI::ConfigError("the file must be one YAML document");
     std::vector<CLI::ConfigItem> flags;
-    const YAML::Node document = YAML::Load(input);
-    if (document.IsNull()) return flags;
-    if (!document.IsMap()) throw CLI::ConfigError("the file must be a mapping of flags to values");
-    for (const auto& entry : document) flags.push_back(item_of(entry.first, entry.second));
+    if (documents.empty() || documents[0].IsNull()) return flags;
+    if (!documents[0].IsMap()) {
+      throw CLI::ConfigError("the file must be a mapping of flags to values");
+    }
+    for (const auto& entry : documents[0]) {
+      flags.push_back(item_of(entry.first, entry.second));
+      for (size_t i = 0; i + 1 < flags.size(); ++i) {
+        if (flags[i].name != flags.back().name) continue;
+        throw CLI::ConfigError(fmt::format("'{}' stands twice", flags[i].name));
+      }
+    }
     return flags;
   }
 
  private:
+  // A list of texts is a flag given several times; numbers are one value, in JSON.
   static CLI::ConfigItem item_of(const YAML::Node& key, const YAML::Node& value) {
     CLI::ConfigItem item;
     item.name = with_dashes(key.as<std::string>());
-    if (value.IsSequence()) {
-      for (const YAML::Node& element : value) item.inputs.push_back(element.as<std::string>());
-    } else if (value.IsScalar()) {
+    if (value.IsScalar()) {
       item.inputs.push_back(value.as<std::string>());
+    } else if (value.IsMap()) {
+      item.inputs.push_back(json_object(item.name, value));
+    } else if (value.IsSequence() && is_numeric(value)) {
+      item.inputs.push_back("[" + joined(texts(item.name, value)) + "]");
+    } else if (value.IsSequence()) {
+      item.inputs = texts(item.name, value);
     } else {
-      throw CLI::ConfigError(fmt::format("'{}' must be a value or a list of values", item.name));
+      throw CLI::ConfigError(fmt::format("'{}' has no value", item.name));
     }
     return item;
   }
+
+  static bool is_numeric(const YAML::Node& sequence) {
+    double number = 0.0;
+    return std::ranges::all_of(sequence, [&](const YAML::Node& element) {
+      return element.Tag() != "!" && YAML::convert<double>::decode(element, number);
+    });
+  }
+
+  static std::vector<std::string> texts(const std::string& name, const YAML::Node& sequence) {
+    std::vector<std::string> list;
+    for (const YAML::Node& element : sequence) {
+      if (!element.IsScalar()) {
+        throw CLI::ConfigError(fmt::format("'{}' must be a list of plain values", name));
+      }
+      list.push_back(element.as<std::string>());
+    }
+    return list;
+  }
+
+  // {5: -100} as the JSON text {"5": -100}.
+  static std::string json_object(const std::string& name, const YAML::Node& map) {
+    std::vector<std::string> members;
+    for (const auto& entry : map) {
+      if (!entry.first.IsScalar() || !entry.second.IsScalar()) {
+        throw CLI::ConfigError(fmt::format("'{}' must map plain values to plain values", name));
+      }
+      members.push_back(fmt::format(
+          "{}: {}",
+          to_json_text(json::value(entry.first.as<std::string>())),
+          entry.second.as<std::string>()
+      ));
+    }
+    return "{" + joined(members) + "}";
+  }
 };
+
+// CLI11 reads the file before it looks at the environment.
+void add_config_of_environment(std::vector<std::string>& arguments) {
+  const char* path = std::getenv("MILLRACE_CONFIG");
+  const bool is_given = std::ranges::any_of(arguments, [](const std::string& argument) {
+    return argument == "--config" || argument.starts_with("--config=");
+  });
+  if (path == nullptr || *path == '\0' || is_given) return;
+  arguments.push_back("--config");
+  arguments.emplace_back(path);
+}
 
 // Levenshtein's distance: the fewest insertions, deletions and replacements from `a` to `b`.
 size_t edit_distance(const std::string& a, const std::string& b) {
@@ -113,14 +182,17 @@ CLI::Option* CommandLine::add_callback(
     const std::string& help
 ) {
   const std::string flag = names.substr(0, names.find(','));
-  const auto take_all = [take = std::move(take), flag](const std::vector<std::string>& texts) {
+  const CLI::callback_t take_all = [take = std::move(take), flag](const CLI::results_t& texts) {
     for (const std::string& text : texts) {
       const Result<void> taken = take(text);
       if (!taken) throw CLI::ValidationError(flag, taken.error().message);
     }
+    return true;
   };
-  return with_environment(app_.add_option_function<std::vector<std::string>>(names, take_all, help))
+  // Without extra arguments a value is one argument, and one that begins with '[' is left alone.
+  return with_environment(app_.add_option(names, take_all, help))
       ->expected(1)
+      ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
@@ -140,6 +212,7 @@ CLI::Option* CommandLine::with_environment(CLI::Option* option) {
 
 std::optional<int> CommandLine::parse(std::vector<std::string> arguments) {
   std::ranges::transform(arguments, arguments.begin(), normalize_flag);
+  add_config_of_environment(arguments);
   std::ranges::reverse(arguments);  // CLI11 takes them from the back
   std::string message;
   try {
@@ -149,14 +222,24 @@ std::optional<int> CommandLine::parse(std::vector<std::string> arguments) {
     return app_.exit(success);
   } catch (const CLI::ExtrasError&) {
     message = unknown_flag_message(app_.remaining().front());
+  } catch (const CLI::ConfigError& error) {
+    message = config_message(error.what());
   } catch (const CLI::ParseError& error) {
     message = error.what();
   } catch (const YAML::Exception& error) {
     message = fmt::format("--config: {}", error.what());
+  } catch (const std::exception&) {  // CLI11 2.1 lets out what std::stoll throws
+    message = "a switch is true or false, in the environment and in --config";
   }
   std::ranges::replace(message, '\n', ' ');
-  fmt::print(stderr, "{}: {}\n", app_.get_name(), message);
+  print_stderr("{}: {}\n", app_.get_name(), message);
   return 2;
+}
+
+std::string CommandLine::config_message(const std::string& message) const {
+  constexpr std::string_view kUnknown = "INI was not able to parse ";  // and then the key
+  if (!message.starts_with(kUnknown)) return "--config: " + message;
+  return "--config: " + unknown_flag_message("--" + message.substr(kUnknown.size()));
 }
 
 std::string CommandLine::unknown_flag_message(const std::string& argument) const {
@@ -175,20 +258,15 @@ Result<int64_t> parse_size(const std::string& text) {
   const Error error = invalid_argument(
       fmt::format("'{}' is not a size: expected a number such as 4096, 32k, 32K or 2.5G", text)
   );
-  size_t num_parsed = 0;
   double value = 0.0;
-  try {
-    value = std::stod(text, &num_parsed);
-  } catch (const std::exception&) {
-    return error;
-  }
-  const std::string unit = text.substr(num_parsed);
-  if (unit.size() > 1) return error;
-  if (unit.size() == 1) {
+  const char* end = text.data() + text.size();
+  const auto [rest, ec] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  if (ec != std::errc() || text.starts_with('-') || end - rest > 1) return error;
+  if (rest != end) {
     constexpr std::string_view kThousands = "kmgt";
     constexpr std::string_view kPowersOfTwo = "KMGT";
-    const size_t thousands = kThousands.find(unit[0]);
-    const size_t powers = kPowersOfTwo.find(unit[0]);
+    const size_t thousands = kThousands.find(*rest);
+    const size_t powers = kPowersOfTwo.find(*rest);
     if (thousands != std::string_view::npos) {
       value *= std::pow(1000.0, static_cast<double>(thousands + 1));
     } else if (powers != std::string_view::npos) {
@@ -197,7 +275,7 @@ Result<int64_t> parse_size(const std::string& text) {
       return error;
     }
   }
-  if (!(value >= 0.0 && value < 0x1.0p62)) return error;
+  if (!(value < 0x1.0p62) || value != std::floor(value)) return error;
   return static_cast<int64_t>(value);
 }
 

@@ -37,7 +37,8 @@ class CommandLine {
       const std::string& names, std::optional<int64_t>& variable, const std::string& help
   );
 
-  // `--name TEXT`, handed to `take` as often as it is given; an error becomes the parser's.
+  // `--name TEXT`, handed to `take` as it stands and as often as it is given; an error becomes the
+  // parser's.
   CLI::Option* add_callback(
       const std::string& names,
       std::function<Result<void>(const std::string& text)> take,
@@ -57,6 +58,7 @@ class CommandLine {
 
  private:
   CLI::Option* with_environment(CLI::Option* option);
+  std::string config_message(const std::string& message) const;
   std::string unknown_flag_message(const std::string& argument) const;
 
   CLI::App app_;

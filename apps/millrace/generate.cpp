@@ -13,6 +13,7 @@
 #include "local_time.h"
 #include "model_flags.h"
 #include "progress_bar.h"
+#include "terminal.h"
 
 namespace millrace {
 namespace {
@@ -61,14 +62,14 @@ Result<void> generate(const GenerateFlags& flags) {
   }
   Result<LocalModel> model = load(flags.model);
   if (!model) return model.error();
-  for (const std::string& line : model->start_lines) fmt::print(stderr, "{}\n", line);
+  for (const std::string& line : model->start_lines) print_stderr("{}\n", line);
 
   std::vector<BatchItem> items;
   items.reserve(lines->size());
   const auto now = local_now();
   for (const InputLine& line : *lines) items.push_back(prepare(line, *model, flags.input, now));
 
-  GenerateOutput output(model->text.tokenizer, items, {.stream = flags.stream, .json = flags.json});
+  GenerateOutput output(items, {.stream = flags.stream, .json = flags.json});
   const BatchCallbacks callbacks = output.callbacks();
   run_batch(*model, items, callbacks);
   return output.finish();

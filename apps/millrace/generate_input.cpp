@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <utility>
@@ -131,6 +133,13 @@ Result<std::vector<TokenId>> tokenize(
 ) {
   const Result<std::string_view> key = prompt_key(object);
   if (!key) return key.error();
+  for (const std::string_view chat_only :
+       {"tools", "add_generation_prompt", "chat_template_kwargs"}) {
+    if (*key == "messages" || !object.contains(chat_only)) continue;
+    return invalid_argument(
+        fmt::format("{} goes with messages only", chat_only), std::string(chat_only)
+    );
+  }
   const json::value& value = object.at(*key);
   if (*key == "prompt_token_ids") return read_token_ids(*key, value);
   if (*key == "messages") {
@@ -154,8 +163,18 @@ void apply_defaults(const GenerationDefaults& defaults, SamplingParams& sampling
 }
 
 Result<std::string> read_lines(const std::string& input) {
-  if (input != "-") return read_file(input);
-  return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  const auto read_all = [](std::istream& stream) {
+    return std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+  };
+  if (input == "-") return read_all(std::cin);
+  std::error_code ignored;
+  if (!std::filesystem::exists(input, ignored) ||
+      std::filesystem::is_regular_file(input, ignored)) {
+    return read_file(input);
+  }
+  std::ifstream stream(input);  // a pipe or a device
+  if (!stream) return invalid_argument(fmt::format("cannot open '{}'", input), "--input");
+  return read_all(stream);
 }
 
 InputLine parse_line(std::string_view text, size_t number) {
@@ -172,7 +191,13 @@ InputLine parse_line(std::string_view text, size_t number) {
 }  // namespace
 
 void add_input_flags(CommandLine& line, InputFlags& flags) {
-  line.add("--prompt,-p", flags.prompts, "a prompt: a chat turn, or plain text for a plain model");
+  const auto take_prompt = [&flags](const std::string& text) -> Result<void> {
+    flags.prompts.push_back(text);
+    return {};
+  };
+  line.add_callback(
+      "--prompt,-p", take_prompt, "a prompt: a chat turn, or plain text for a plain model"
+  );
   line.add("--input,-i", flags.input, "a JSONL file of prompts; - is stdin");
   line.add_flag("--raw", flags.raw, "--prompt is plain text, without the chat template");
   for (const FieldFlag& flag : kFieldFlags) add_field_flag(line, flags.fields, flag);
@@ -224,6 +249,10 @@ BatchItem prepare(
   for (const json::object* fields : {&flags.fields, &std::as_const(object)}) {
     const Result<void> read = read_generation_fields(*fields, model.text.tokenizer, item.fields);
     if (!read) return fail(read.error());
+  }
+  if (item.fields.priority != 0 &&
+      model.engine->scheduler_config().policy != SchedulingPolicy::kPriority) {
+    return fail(invalid_argument("priority needs --scheduling-policy priority", "priority"));
   }
   Result<std::vector<TokenId>> prompt = tokenize(object, model, now);
   if (!prompt) return fail(prompt.error());

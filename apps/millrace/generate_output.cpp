@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "terminal.h"
+
 namespace millrace {
 namespace {
 
@@ -63,19 +65,15 @@ json::object error_object(const Error& error) {
 
 }  // namespace
 
-GenerateOutput::GenerateOutput(
-    const Tokenizer& tokenizer, std::span<const BatchItem> items, const OutputOptions& options
-)
-    : tokenizer_(tokenizer), items_(items), options_(options) {}
+GenerateOutput::GenerateOutput(std::span<const BatchItem> items, const OutputOptions& options)
+    : items_(items), options_(options) {}
 
 BatchCallbacks GenerateOutput::callbacks() {
   BatchCallbacks callbacks;
   if (options_.stream) {
-    callbacks.on_text = [this](size_t index, const std::string& text) {
-      if (!has_begun_text_) fmt::print("{}", echoed(index));
-      has_begun_text_ = true;
+    callbacks.on_text = [this](size_t, const std::string& text) {
       fmt::print("{}", text);
-      std::fflush(stdout);
+      return is_written();
     };
   }
   callbacks.on_result = [this](size_t index, const ItemResult& result) {
@@ -87,7 +85,7 @@ BatchCallbacks GenerateOutput::callbacks() {
     } else {
       print_text(index, result);
     }
-    if (std::fflush(stdout) != 0) is_output_lost_ = true;
+    return is_written();
   };
   return callbacks;
 }
@@ -101,9 +99,12 @@ void GenerateOutput::print_text(size_t index, const ItemResult& result) {
       if (items_.size() > 1 || result.choices.size() > 1) {
         fmt::print("== prompt {}, answer {}\n", index + 1, choice + 1);
       }
-      fmt::print("{}{}\n", echoed(index), finished.text);
+      fmt::print("{}\n", finished.text);
     }
     if (finished.finished.error) print_error(index, *finished.finished.error);
+    if (finished.finished.reason == FinishReason::kDeadline) {
+      print_stderr("prompt {}: cut off by --timeout-s\n", index + 1);
+    }
   }
 }
 
@@ -121,7 +122,7 @@ void GenerateOutput::print_json(size_t index, const ItemResult& result) {
         {"choice", choice},
         {"prompt_token_ids", json::array(item.prompt.begin(), item.prompt.end())},
         {"token_ids", json::array(finished.token_ids.begin(), finished.token_ids.end())},
-        {"text", echoed(index) + finished.text},
+        {"text", finished.text},
         {"finish_reason", name_of(finished.finished.reason)},
         {"stop_reason", stop_reason_of(finished, item.fields.sampling)},
         {"logprobs", nullptr},
@@ -139,21 +140,22 @@ void GenerateOutput::print_json(size_t index, const ItemResult& result) {
 }
 
 void GenerateOutput::print_error(size_t index, const Error& error) {
-  fmt::print(stderr, "millrace generate: prompt {}: {}\n", index + 1, error.message);
+  print_stderr("millrace generate: prompt {}: {}\n", index + 1, error.message);
 }
 
 void GenerateOutput::account(const ItemResult& result) {
-  if (result.error) ++num_failed_;
+  bool has_failed = result.error.has_value();
   for (const ChoiceResult& choice : result.choices) {
     const SequenceTimings& timings = choice.finished.timings;
-    if (choice.finished.reason == FinishReason::kError) ++num_failed_;
-    num_prompt_tokens_ += timings.num_prompt_tokens;
+    has_failed = has_failed || choice.finished.reason == FinishReason::kError;
+    if (choice.finished.choice == 0) num_prompt_tokens_ += timings.num_prompt_tokens;
     num_output_tokens_ += timings.num_output_tokens;
     if (!timings.first_token) continue;
     prefill_time_ += *timings.first_token - timings.arrival;
     decode_time_ += *timings.last_token - *timings.first_token;
     num_decoded_tokens_ += timings.num_output_tokens - 1;
   }
+  if (has_failed) ++num_failed_;
 }
 
 Result<void> GenerateOutput::finish() {
@@ -162,8 +164,7 @@ Result<void> GenerateOutput::finish() {
     return time > Duration(0) ? static_cast<double>(count) / to_seconds(time) : 0.0;
   };
   if (!options_.json && items_.size() == 1 && num_decoded_tokens_ > 0) {
-    fmt::print(
-        stderr,
+    print_stderr(
         "prompt: {} tokens in {:.2f} s ({:.1f} tokens/s); answer: {} tokens, {:.1f} tokens/s\n",
         num_prompt_tokens_,
         to_seconds(prefill_time_),
@@ -172,8 +173,7 @@ Result<void> GenerateOutput::finish() {
         per_second(num_decoded_tokens_, decode_time_)
     );
   } else if (!options_.json && num_output_tokens_ > 0) {
-    fmt::print(
-        stderr,
+    print_stderr(
         "{} prompts: {} tokens in, {} tokens out in {:.2f} s ({:.1f} tokens/s out)\n",
         items_.size(),
         num_prompt_tokens_,
@@ -187,10 +187,9 @@ Result<void> GenerateOutput::finish() {
   return invalid_argument(fmt::format("{} of {} prompts failed", num_failed_, items_.size()));
 }
 
-std::string GenerateOutput::echoed(size_t index) const {
-  const BatchItem& item = items_[index];
-  if (!item.fields.echo) return {};
-  return tokenizer_.decode(item.prompt, item.fields.skip_special_tokens);
+bool GenerateOutput::is_written() {
+  if (std::fflush(stdout) != 0) is_output_lost_ = true;
+  return !is_output_lost_;
 }
 
 }  // namespace millrace

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "batch_run.h"
-#include "text/tokenizer.h"
 
 namespace millrace {
 
@@ -20,10 +19,8 @@ struct OutputOptions {
 
 class GenerateOutput {
  public:
-  // `tokenizer` and `items` are borrowed.
-  GenerateOutput(
-      const Tokenizer& tokenizer, std::span<const BatchItem> items, const OutputOptions& options
-  );
+  // `items` are borrowed.
+  GenerateOutput(std::span<const BatchItem> items, const OutputOptions& options);
 
   BatchCallbacks callbacks();
 
@@ -35,13 +32,11 @@ class GenerateOutput {
   void print_json(size_t index, const ItemResult& result);
   void print_error(size_t index, const Error& error);
   void account(const ItemResult& result);
-  std::string echoed(size_t index) const;
+  bool is_written();
 
-  const Tokenizer& tokenizer_;
   std::span<const BatchItem> items_;
   OutputOptions options_;
   TimePoint begin_ = Clock::now();
-  bool has_begun_text_ = false;  // of the stream
   size_t num_failed_ = 0;
   bool is_output_lost_ = false;
   int64_t num_prompt_tokens_ = 0;

@@ -12,6 +12,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "terminal.h"
 
 namespace millrace {
 namespace {
@@ -22,7 +23,11 @@ struct Command {
   int (*run)(std::vector<std::string>);
 };
 
-int run_version(std::vector<std::string>) {
+int run_version(std::vector<std::string> arguments) {
+  if (!arguments.empty()) {
+    print_stderr("millrace version: '{}' is one argument too many\n", arguments.front());
+    return 2;
+  }
   fmt::print("millrace {}\n", MILLRACE_VERSION);
   return 0;
 }
@@ -52,13 +57,19 @@ int unknown_command(const std::string& name) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
   const std::optional<std::string> meant = nearest_match(name, names);
-  fmt::print(
-      stderr,
+  print_stderr(
       "millrace: there is no command '{}'{}\n",
       name,
       meant ? fmt::format("; did you mean '{}'?", *meant) : "; `millrace --help` lists them"
   );
   return 2;
+}
+
+// What was printed may still lie in a buffer, and a full disk or a closed pipe shows here first.
+int check_output(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  print_stderr("millrace: the output could not be written\n");
+  return exit_code == 0 ? 1 : exit_code;
 }
 
 int run(int argc, char** argv) {
@@ -73,7 +84,9 @@ int run(int argc, char** argv) {
   }
   if (name == "--version") return run_version({});
   for (const Command& command : kCommands) {
-    if (command.name == name) return command.run(std::vector<std::string>(argv + 2, argv + argc));
+    if (command.name != name) continue;
+    const int exit_code = command.run(std::vector<std::string>(argv + 2, argv + argc));
+    return check_output(exit_code);
   }
   return unknown_command(name);
 }
@@ -86,7 +99,7 @@ int main(int argc, char** argv) {
   try {
     return millrace::run(argc, argv);
   } catch (const std::exception& error) {  // what libraries throw; millrace itself throws nothing
-    fmt::print(stderr, "millrace: {}\n", error.what());
+    millrace::print_stderr("millrace: {}\n", error.what());
     return 1;
   }
 }

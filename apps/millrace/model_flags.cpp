@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <fstream>
 #include <limits>
 
@@ -29,7 +30,9 @@ Result<int32_t> to_int32(const char* flag, int64_t value) {
 Result<EngineConfig> engine_config_of(const ModelFlags& flags) {
   EngineConfig config;
   config.seed = flags.seed;
-  config.max_num_seqs = flags.max_num_seqs;
+  const Result<int32_t> num_seqs = to_int32("--max-num-seqs", flags.max_num_seqs);
+  if (!num_seqs) return num_seqs.error();
+  config.max_num_seqs = *num_seqs;
   if (flags.scheduling_policy == "priority") {
     config.policy = SchedulingPolicy::kPriority;
   } else if (flags.scheduling_policy != "fcfs") {
@@ -78,7 +81,14 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   line.add("--max-num-seqs", flags.max_num_seqs, "most sequences that run at once");
   line.add("--scheduling-policy", flags.scheduling_policy, "fcfs or priority");
   line.add("--threads", flags.num_threads, "compute threads; 0: one per CPU");
-  line.add("--seed", flags.seed, "what requests without a seed of their own draw theirs from");
+  const auto take_seed = [&flags](const std::string& text) -> Result<void> {
+    const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), flags.seed);
+    if (ec == std::errc() && end == text.data() + text.size()) return {};
+    return invalid_argument("must be an integer from 0 to 2^64 - 1, got '" + text + "'");
+  };
+  line.add_callback(
+      "--seed", take_seed, "what requests without a seed of their own draw theirs from"
+  );
 }
 
 Result<ModelTextOptions> text_options_of(const ModelFlags& flags) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "terminal.h"
+
 namespace millrace {
 namespace {
 
@@ -17,7 +19,7 @@ ProgressBar::ProgressBar(std::string label)
     : label_(std::move(label)), is_terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
-  if (num_steps_shown_ >= 0) fmt::print(stderr, "\r\033[K");
+  if (num_steps_shown_ >= 0) print_stderr("\r\033[K");
 }
 
 void ProgressBar::show(double fraction) {
@@ -25,7 +27,7 @@ void ProgressBar::show(double fraction) {
   if (!is_terminal_ || num_steps == num_steps_shown_) return;
   num_steps_shown_ = num_steps;
   const std::string done(static_cast<size_t>(num_steps), '#');
-  fmt::print(stderr, "\r{} [{:<{}}] {:3.0f} %", label_, done, kNumSteps, fraction * 100.0);
+  print_stderr("\r{} [{:<{}}] {:3.0f} %", label_, done, kNumSteps, fraction * 100.0);
   std::fflush(stderr);
 }
 

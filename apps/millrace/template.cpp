@@ -1,4 +1,10 @@
 // `millrace template`: conversations through the model's chat template.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "command_line.h"
 #include "commands.h"
 #include "failure.h"
@@ -11,6 +17,9 @@
 namespace millrace {
 namespace {
 
+constexpr std::array<std::string_view, 4> kKeys = {
+    "messages", "tools", "add_generation_prompt", "chat_template_kwargs"};
+
 struct TemplateFlags {
   ModelFlags model;
   bool jsonl = false;
@@ -22,6 +31,11 @@ Result<json::value> render(const ModelText& model, const json::value& line) {
     return json::value(json::object{{"error", error.message}});
   };
   if (!line.is_object()) return invalid_argument("expected an object with messages");
+  for (const json::key_value_pair& entry : line.get_object()) {
+    if (std::ranges::find(kKeys, std::string_view(entry.key())) == kKeys.end()) {
+      return failed(invalid_argument(fmt::format("there is no field '{}'", entry.key())));
+    }
+  }
   const Result<ChatInput> chat = read_chat(line.get_object(), local_now(), false);
   if (!chat) return failed(chat.error());
   const Result<RenderedChat> rendered = render_chat(model, *chat);

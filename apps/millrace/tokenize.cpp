@@ -58,6 +58,12 @@ Result<void> detokenize(const TokenizeFlags& flags) {
   const auto decode = [&](const json::value& line) -> Result<std::string> {
     const Result<std::vector<TokenId>> ids = read_token_ids("ids", line);
     if (!ids) return ids.error();
+    for (const TokenId id : *ids) {
+      if (static_cast<size_t>(id) < model->tokenizer.vocab_size()) continue;
+      return invalid_argument(
+          fmt::format("token id {} is not below {}", id, model->tokenizer.vocab_size())
+      );
+    }
     return model->tokenizer.decode(*ids, flags.skip_special_tokens);
   };
   if (!flags.jsonl) {

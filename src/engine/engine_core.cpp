@@ -145,7 +145,7 @@ StepOutcome EngineCore::sample_sequence(
   }
   if (!prompt.logprobs.empty()) events.emplace_back(std::move(prompt));
   if (!scheduled.samples()) return NothingSampled{};
-  return sampler_.sample(
+  std::optional<SampledToken> sampled = sampler_.sample(
       logits,
       {
           .params = request.sampling,
@@ -155,6 +155,11 @@ StepOutcome EngineCore::sample_sequence(
           .output = sequence.output(),
           .eos_token_ids = scheduler_.config().eos_token_ids,
       }
+  );
+  if (sampled) return *std::move(sampled);
+  return invalid_argument(
+      "the constraints leave no token: allowed_token_ids, bad_words, logit_bias and min_tokens "
+      "forbid all"
   );
 }
 

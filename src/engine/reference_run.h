@@ -71,7 +71,7 @@ inline SequenceRecord run_alone(
   while (record.tokens.size() < num_tokens_max) {
     std::vector<float> logits;
     append_hash_logits(hash, vocab_size, logits);
-    SampledToken token = sampler.sample(
+    std::optional<SampledToken> token = sampler.sample(
         logits,
         {.params = params,
          .seed = request.seed,
@@ -80,12 +80,13 @@ inline SequenceRecord run_alone(
          .output = record.tokens,
          .eos_token_ids = config.eos_token_ids}
     );
-    record.tokens.push_back(token.id);
-    record.logprobs.push_back(std::move(token.logprobs));
-    hash = extend_hash(hash, token.id);
-    const bool is_eos = !params.ignore_eos && contains(config.eos_token_ids, token.id);
+    if (!token) break;  // the engine ends it with an error
+    record.tokens.push_back(token->id);
+    record.logprobs.push_back(std::move(token->logprobs));
+    hash = extend_hash(hash, token->id);
+    const bool is_eos = !params.ignore_eos && contains(config.eos_token_ids, token->id);
     const bool may_stop = record.tokens.size() >= static_cast<size_t>(params.min_tokens);
-    if (may_stop && (is_eos || contains(params.stop_token_ids, token.id))) break;
+    if (may_stop && (is_eos || contains(params.stop_token_ids, token->id))) break;
   }
   return record;
 }

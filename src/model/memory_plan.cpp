@@ -41,6 +41,12 @@ Result<void> check_options(const MemoryPlanOptions& options) {
   for (const Result<void>& check : checks) {
     if (!check) return check.error();
   }
+  if (options.block_size % kPanelRows != 0) {
+    return invalid_argument(
+        fmt::format("block_size is {}; it must be a multiple of 16", options.block_size),
+        "block_size"
+    );
+  }
   return {};
 }
 

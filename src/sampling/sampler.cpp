@@ -24,10 +24,6 @@ double log_sum_exp(std::span<const float> logits) {
   return static_cast<double>(highest) + std::log(sum);
 }
 
-TokenId token_where_none_is_left(std::span<const float> logits, const SamplingInput& input) {
-  return input.eos_token_ids.empty() ? argmax(logits) : input.eos_token_ids.front();
-}
-
 // Uniform in [0, 1): a function of the request's seed, the choice and the place in the output.
 double draw_unit(const SamplingInput& input) {
   const uint64_t key = mix64(input.seed) + static_cast<uint64_t>(input.choice);
@@ -36,7 +32,9 @@ double draw_unit(const SamplingInput& input) {
 
 }  // namespace
 
-SampledToken Sampler::sample(std::span<const float> logits, const SamplingInput& input) {
+std::optional<SampledToken> Sampler::sample(
+    std::span<const float> logits, const SamplingInput& input
+) {
   CHECK(!logits.empty(), "a token is chosen from at least one");
   std::span<const float> scores = logits;
   if (changes_scores(input)) {
@@ -46,11 +44,8 @@ SampledToken Sampler::sample(std::span<const float> logits, const SamplingInput&
   }
   SampledToken sampled;
   sampled.id = argmax(scores);
-  if (std::isinf(scores[static_cast<size_t>(sampled.id)])) {
-    sampled.id = token_where_none_is_left(logits, input);
-  } else if (input.params.temperature > 0.0F) {
-    sampled.id = draw(scores, input);
-  }
+  if (std::isinf(scores[static_cast<size_t>(sampled.id)])) return std::nullopt;
+  if (input.params.temperature > 0.0F) sampled.id = draw(scores, input);
   if (input.params.logprobs) {
     sampled.logprobs = logprobs(logits, sampled.id, *input.params.logprobs);
   }

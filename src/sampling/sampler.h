@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,10 +42,9 @@ class Sampler {
  public:
   // `logits`: [vocab_size], finite or -inf, as the model gave them. Order of operations as in vLLM:
   // logprobs are taken from the raw logits; then allowed ids, bad words, min_tokens, logit_bias,
-  // penalties, temperature, min_p, top_k, top_p; then the draw. Ties go to the lowest id. Where the
-  // constraints leave no token at all, the first eos token ends the sequence; a model without one
-  // goes on with its likeliest token.
-  SampledToken sample(std::span<const float> logits, const SamplingInput& input);
+  // penalties, temperature, min_p, top_k, top_p; then the draw. Ties go to the lowest id. nullopt:
+  // the constraints leave no token at all.
+  std::optional<SampledToken> sample(std::span<const float> logits, const SamplingInput& input);
 
   // Logprobs at one place: `chosen` first, then the `num_top` most likely others, best first.
   std::vector<TokenLogprob> logprobs(

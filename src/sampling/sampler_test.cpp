@@ -102,7 +102,7 @@ TEST_P(SamplerDistribution, DrawsInProportionToTheDefinition) {
   std::map<TokenId, int> counts;
   for (int draw = 0; draw < kNumDraws; ++draw) {
     const SamplingInput input{.params = params, .seed = static_cast<uint64_t>(draw)};
-    ++counts[sampler.sample(logits, input).id];
+    ++counts[sampler.sample(logits, input)->id];
   }
   // Mean k-1, variance 2(k-1): six standard deviations, for draws that are the same in every run.
   const double freedom = num_possible - 1;
@@ -137,14 +137,14 @@ TEST(Sampler, DrawsIndependentlyAtEachPlaceAndChoice) {
       const std::vector<TokenId> none;
       const std::vector<TokenId> one = {0};
       const TokenId first =
-          sampler.sample(logits, {.params = params, .seed = seed, .output = none}).id;
+          sampler.sample(logits, {.params = params, .seed = seed, .output = none})->id;
       const SamplingInput next{
           .params = params,
           .seed = seed,
           .choice = over_places ? 0 : 1,
           .output = over_places ? one : none,
       };
-      ++cells[static_cast<size_t>(first * 4 + sampler.sample(logits, next).id)];
+      ++cells[static_cast<size_t>(first * 4 + sampler.sample(logits, next)->id)];
     }
     double statistic = 0.0;
     for (const int count : cells) statistic += (count - 1000.0) * (count - 1000.0) / 1000.0;
@@ -156,13 +156,13 @@ TEST(Sampler, GivesTheSameTokenWhateverRanBefore) {
   const std::vector<float> logits = random_logits(100, 3, 1.0F);
   const SamplingParams params{.top_p = 0.9F};
   const SamplingInput input{.params = params, .seed = 42};
-  const TokenId alone = Sampler().sample(logits, input).id;
+  const TokenId alone = Sampler().sample(logits, input)->id;
   Sampler used;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const SamplingParams other{.top_k = 3, .frequency_penalty = 1.0F};
     (void)used.sample(random_logits(50, seed, 4.0F), {.params = other, .seed = seed});
   }
-  EXPECT_EQ(used.sample(logits, input).id, alone);
+  EXPECT_EQ(used.sample(logits, input)->id, alone);
 }
 
 TEST(Sampler, AskingForLogprobsDoesNotChangeTheToken) {
@@ -171,16 +171,16 @@ TEST(Sampler, AskingForLogprobsDoesNotChangeTheToken) {
   Sampler sampler;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     params.logprobs = std::nullopt;
-    const TokenId without = sampler.sample(logits, {.params = params, .seed = seed}).id;
+    const TokenId without = sampler.sample(logits, {.params = params, .seed = seed})->id;
     params.logprobs = 5;
-    EXPECT_EQ(sampler.sample(logits, {.params = params, .seed = seed}).id, without);
+    EXPECT_EQ(sampler.sample(logits, {.params = params, .seed = seed})->id, without);
   }
 }
 
 TEST(Sampler, GreedyTakesTheLowestIdOfATie) {
   const std::vector<float> logits = {0.0F, 3.0F, 1.0F, 3.0F};
   const SamplingParams params{.temperature = 0.0F};
-  EXPECT_EQ(Sampler().sample(logits, {.params = params}).id, 1);
+  EXPECT_EQ(Sampler().sample(logits, {.params = params})->id, 1);
 }
 
 TEST(Sampler, TopKOfATieKeepsTheLowestIds) {
@@ -188,14 +188,14 @@ TEST(Sampler, TopKOfATieKeepsTheLowestIds) {
   const SamplingParams params{.top_k = 2};
   Sampler sampler;
   for (uint64_t seed = 0; seed < 100; ++seed) {
-    EXPECT_LT(sampler.sample(logits, {.params = params, .seed = seed}).id, 2);
+    EXPECT_LT(sampler.sample(logits, {.params = params, .seed = seed})->id, 2);
   }
 }
 
 TEST(Sampler, LogprobsAreTheModelsOwnAndChosenComesFirst) {
   const std::vector<float> logits = {1.0F, 2.0F, 3.0F, 0.0F};
   const SamplingParams params{.temperature = 0.0F, .logit_bias = {{3, 50.0F}}, .logprobs = 2};
-  const SampledToken token = Sampler().sample(logits, {.params = params});
+  const SampledToken token = *Sampler().sample(logits, {.params = params});
   EXPECT_EQ(token.id, 3);  // by its bias
   ASSERT_EQ(token.logprobs.size(), 3U);
   const std::vector<double> p = softmax(logits, 1.0);
@@ -209,7 +209,7 @@ TEST(Sampler, LogprobsAreTheModelsOwnAndChosenComesFirst) {
 TEST(Sampler, ZeroLogprobsStillGivesTheChosenToken) {
   const std::vector<float> logits = {1.0F, 2.0F};
   const SamplingParams params{.temperature = 0.0F, .logprobs = 0};
-  EXPECT_EQ(Sampler().sample(logits, {.params = params}).logprobs.size(), 1U);
+  EXPECT_EQ(Sampler().sample(logits, {.params = params})->logprobs.size(), 1U);
 }
 
 TEST(Sampler, ConstraintsMaskTokens) {
@@ -219,7 +219,7 @@ TEST(Sampler, ConstraintsMaskTokens) {
   const auto greedy = [&](SamplingParams params, std::span<const TokenId> generated = {}) {
     params.temperature = 0.0F;
     const SamplingInput input{.params = params, .output = generated, .eos_token_ids = kEosIds};
-    return sampler.sample(logits, input).id;
+    return sampler.sample(logits, input)->id;
   };
   EXPECT_EQ(greedy({.allowed_token_ids = std::vector<TokenId>{4, 2, 3}}), 2);
   EXPECT_EQ(greedy({.bad_words = {{0}, {1}}}), 2);
@@ -237,9 +237,9 @@ TEST(Sampler, HoldsBackEosUntilMinTokensUnlessItIsIgnored) {
   logits[3] = 1.0F;
   Sampler sampler;
   SamplingParams params{.temperature = 0.0F, .min_tokens = 1};
-  EXPECT_EQ(sampler.sample(logits, {.params = params, .eos_token_ids = kEosIds}).id, 3);
+  EXPECT_EQ(sampler.sample(logits, {.params = params, .eos_token_ids = kEosIds})->id, 3);
   params.ignore_eos = true;
-  EXPECT_EQ(sampler.sample(logits, {.params = params, .eos_token_ids = kEosIds}).id, kEos);
+  EXPECT_EQ(sampler.sample(logits, {.params = params, .eos_token_ids = kEosIds})->id, kEos);
 }
 
 TEST(Sampler, PenaltiesFollowTheirFormulas) {
@@ -250,7 +250,7 @@ TEST(Sampler, PenaltiesFollowTheirFormulas) {
   const auto chosen = [&](SamplingParams params, std::vector<TokenId> allowed) {
     params.temperature = 0.0F;
     params.allowed_token_ids = std::move(allowed);
-    return sampler.sample(logits, {.params = params, .prompt = prompt, .output = output}).id;
+    return sampler.sample(logits, {.params = params, .prompt = prompt, .output = output})->id;
   };
   // Repetition: over prompt and output; divides a positive score and multiplies a negative one.
   EXPECT_EQ(chosen({.repetition_penalty = 1.01F}, {0, 1}), 0);  // both are divided
@@ -261,19 +261,17 @@ TEST(Sampler, PenaltiesFollowTheirFormulas) {
       .repetition_penalty = 1.1F,
       .allowed_token_ids = std::vector<TokenId>{2, 3},
   };
-  EXPECT_EQ(sampler.sample(logits, {.params = negative, .output = both}).id, 3);
+  EXPECT_EQ(sampler.sample(logits, {.params = negative, .output = both})->id, 3);
   // Presence and frequency: over the output alone; frequency counts.
   EXPECT_EQ(chosen({.presence_penalty = 2.0F}, {0, 1}), 0);
   EXPECT_EQ(chosen({.presence_penalty = 1.5F}, {1, 2}), 1);
   EXPECT_EQ(chosen({.frequency_penalty = 1.5F}, {1, 2}), 2);
 }
 
-TEST(Sampler, EndsTheSequenceWhereNoTokenIsLeft) {
+TEST(Sampler, SaysWhenNoTokenIsLeft) {
   const std::vector<float> logits(10, 1.0F);
   const SamplingParams params{.allowed_token_ids = std::vector<TokenId>{3}, .bad_words = {{3}}};
-  Sampler sampler;
-  EXPECT_EQ(sampler.sample(logits, {.params = params, .eos_token_ids = kEosIds}).id, kEos);
-  EXPECT_EQ(sampler.sample(logits, {.params = params}).id, 0);
+  EXPECT_FALSE(Sampler().sample(logits, {.params = params, .eos_token_ids = kEosIds}));
 }
 
 TEST(Sampler, NeverDrawsAForbiddenToken) {
@@ -282,7 +280,7 @@ TEST(Sampler, NeverDrawsAForbiddenToken) {
   const SamplingParams params{.temperature = 2.0F, .bad_words = {{5}}};
   Sampler sampler;
   for (uint64_t seed = 0; seed < 500; ++seed) {
-    const TokenId id = sampler.sample(logits, {.params = params, .seed = seed}).id;
+    const TokenId id = sampler.sample(logits, {.params = params, .seed = seed})->id;
     EXPECT_NE(id, 2);
     EXPECT_NE(id, 5);
   }

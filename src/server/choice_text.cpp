@@ -2,11 +2,15 @@
 
 namespace millrace {
 
-ChoiceText::ChoiceText(const Tokenizer& tokenizer, const GenerationFields& fields)
+ChoiceText::ChoiceText(
+    const Tokenizer& tokenizer, const GenerationFields& fields, std::span<const TokenId> prompt
+)
     : detokenizer_(tokenizer, fields.skip_special_tokens),
       stops_(fields.stop),
       num_tokens_before_stop_(fields.sampling.min_tokens) {
   if (!stops_.empty()) matcher_.emplace(stops_, fields.include_stop_str_in_output);
+  if (!fields.echo) return;
+  for (const TokenId id : prompt) echo_ += detokenizer_.push(id);
 }
 
 std::string ChoiceText::push(TokenId id) {

@@ -38,7 +38,7 @@ struct Shown {
 
 Shown show(const std::string& output, const GenerationFields& fields) {
   const Tokenizer tokenizer = byte_tokenizer();
-  ChoiceText choice(tokenizer, fields);
+  ChoiceText choice(tokenizer, fields, {});
   Shown shown;
   for (const char byte : output) shown.text += choice.push(static_cast<unsigned char>(byte));
   shown.text += choice.finish();
@@ -54,7 +54,7 @@ TEST(ChoiceText, ShowsAllTextWithoutStopStrings) {
 
 TEST(ChoiceText, HoldsBackAnIncompleteCharacter) {
   const Tokenizer tokenizer = byte_tokenizer();
-  ChoiceText choice(tokenizer, {});
+  ChoiceText choice(tokenizer, {}, {});
   EXPECT_EQ(choice.push(0xC3), "");
   EXPECT_EQ(choice.push(0xA9), "\xC3\xA9");
 }
@@ -68,6 +68,15 @@ TEST(ChoiceText, EndsBeforeAStopStringOrBehindItIfAsked) {
 
 TEST(ChoiceText, ReleasesWhatTurnedOutNotToBeAStopString) {
   EXPECT_EQ(show("stO sto", {.stop = {"stop"}}).text, "stO sto");
+}
+
+TEST(ChoiceText, EchoesThePromptAheadOfTheText) {
+  const Tokenizer tokenizer = byte_tokenizer();
+  const std::vector<TokenId> prompt = {'h', 'i', 0xC3};  // ends within a character
+  ChoiceText choice(tokenizer, {.stop = {"hi"}, .echo = true}, prompt);
+  EXPECT_EQ(choice.take_echo(), "hi");
+  EXPECT_EQ(choice.push(0xA9), "\xC3\xA9");
+  EXPECT_FALSE(choice.stop_string()) << "a stop string in the prompt stops nothing";
 }
 
 TEST(ChoiceText, IgnoresStopStringsUntilMinTokens) {

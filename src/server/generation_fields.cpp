@@ -123,7 +123,8 @@ Result<void> read_logit_bias(const json::value& value, GenerationFields& fields)
     const std::string where = fmt::format("logit_bias.{}", key.substr(0, 40));
     TokenId id = 0;
     const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (ec != std::errc() || end != key.data() + key.size()) {
+    const bool is_id = ec == std::errc() && end == key.data() + key.size();
+    if (!is_id || key != std::to_string(id)) {
       return invalid_argument(fmt::format("{}: the key must be a token id", where), where);
     }
     const Result<double> bias = read_number(where, entry.value());

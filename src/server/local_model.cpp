@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/math.h"
 #include "checkpoint/dummy.h"
 #include "engine/kv_budget.h"
 #include "model/cpu_model.h"
@@ -76,14 +77,17 @@ Result<MemoryPlan> plan(
 }
 
 // What the KV cache may take: as asked, else what all sequences at their longest could use, up to
-// 4 GiB and to what is free.
+// 4 GiB (or one whole sequence, if that is more) and to what is free.
 int64_t kv_bytes(const MemoryPlan& plan, const LocalModelOptions& options) {
   if (options.kv_cache_bytes) return *options.kv_cache_bytes;
   const double usable = static_cast<double>(plan.kv_bytes_per_token) *
                         static_cast<double>(plan.max_model_len + plan.options.block_size) *
                         static_cast<double>(options.engine.max_num_seqs);
-  const int64_t bound =
-      std::min(kKvCacheBytesDefaultMax, plan.num_blocks * plan.kv_bytes_per_block);
+  const int64_t one_sequence =
+      div_ceil(plan.max_model_len, plan.options.block_size) * plan.kv_bytes_per_block;
+  const int64_t bound = std::min(
+      std::max(kKvCacheBytesDefaultMax, one_sequence), plan.num_blocks * plan.kv_bytes_per_block
+  );
   return usable < static_cast<double>(bound) ? static_cast<int64_t>(usable) : bound;
 }
 

@@ -44,6 +44,10 @@ class Basics(unittest.TestCase):
             (["generate", "--max-token", "3"], "did you mean '--max-tokens'"),
             (["generate", "--block-size", "many"], "--block-size"),
             (["plan", "a", "b"], "too many"),
+            (["generate", "--prompt", "x", "--dtype", "int3"], "--dtype"),
+            (["generate", "--seed", "18446744073709551616"], "--seed"),
+            (["generate", "--max-num-seqs", "0", "--prompt", "x"], "--max-num-seqs"),
+            (["generate"], "--prompt"),
         ]:
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
@@ -62,8 +66,6 @@ class Basics(unittest.TestCase):
                 (["generate", garbage, "--prompt", "x"], "GGUF"),
                 (["plan", garbage], "GGUF"),
                 (["tokenize", folder, "--text", "x"], ""),
-                (["generate", "--prompt", "x", "--dtype", "int3"], "--dtype"),
-                (["generate"], "--prompt"),
             ]:
                 done = run(*arguments)
                 self.assertEqual(done.returncode, 1, arguments)
@@ -75,6 +77,13 @@ class Basics(unittest.TestCase):
         done = run("generate", "--prompt", "x", env={"MILLRACE_CACHE": "/nonexistent"})
         self.assertEqual(done.returncode, 1)
         self.assertIn("./dev setup", done.stderr)
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        for command in ("version", "plan configs/Qwen2-7B"):
+            done = subprocess.run(f"'{BINARY}' {command} > /dev/full", shell=True, cwd=ROOT, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1, command)
+        done = subprocess.run(f"'{BINARY}' generate --nonsense 2>&-", shell=True, capture_output=True)
+        self.assertEqual(done.returncode, 2)
 
     def test_plan_knows_every_configuration(self):
         for config in sorted((ROOT / "configs").iterdir()):
@@ -152,6 +161,40 @@ class Generate(unittest.TestCase):
             self.assertEqual(len(json.loads(done.stdout)["token_ids"]), 6)
         done = run("generate", STORIES, "--prompt", "Once", "--json", env={"MILLRACE_MAX_TOKENS": "2"})
         self.assertEqual(len(json.loads(done.stdout)["token_ids"]), 2)
+
+    def test_a_flag_value_in_brackets_is_left_alone(self):
+        (line,) = self.lines("--prompt", "[a, b]", "--echo", "--max-tokens", "1", "--stop", "[x,y]")
+        self.assertTrue(line["text"].startswith("[a, b]"), line["text"])
+        (free,) = self.lines("--prompt", "Once upon", "--max-tokens", "9")
+        third = free["token_ids"][2]
+        for arguments in (["--stop-token-ids", f"[{third}, 7]"], ["--stop-token-ids", f"[{third}]"]):
+            (line,) = self.lines("--prompt", "Once upon", "--max-tokens", "9", *arguments)
+            self.assertEqual((line["token_ids"][-1], line["stop_reason"]), (third, third))
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+            config.write(f"stop-token-ids: [{third}]\nlogit-bias: {{300: -100}}\nmax-tokens: 9\n")
+            config.flush()
+            (line,) = self.lines("--prompt", "Once upon", "--config", config.name)
+            self.assertEqual(line["stop_reason"], third)
+            done = run("generate", STORIES, "--json", "--prompt", "Once upon", env={"MILLRACE_CONFIG": config.name})
+            self.assertEqual(json.loads(done.stdout)["stop_reason"], third)
+
+    def test_echo_keeps_the_space_between_prompt_and_answer(self):
+        (line,) = self.lines("--prompt", "Once upon", "--echo", "--max-tokens", "2")
+        self.assertTrue(line["text"].startswith("Once upon "), line["text"])
+
+    def test_fields_that_would_be_ignored_are_refused(self):
+        for request, field in [({"prompt": "a", "tools": 5}, "tools"), ({"prompt": "a", "priority": 5}, "priority"),
+                               ({"prompt": "a", "logit_bias": {"07": 1}}, "logit_bias.07"),
+                               ({"prompt": "a", "prompt_token_ids": [1]}, "prompt_token_ids")]:
+            done = run("generate", STORIES, "--json", "--input", "-", stdin=json.dumps(request))
+            self.assertEqual(json.loads(done.stdout)["error"]["param"], field)
+
+    def test_constraints_that_forbid_every_token_end_with_an_error(self):
+        request = {"prompt": "Once", "allowed_token_ids": [378], "stop_token_ids": [378], "min_tokens": 3, "max_tokens": 5}
+        done = run("generate", STORIES, "--json", "--input", "-", stdin=json.dumps(request))
+        line = json.loads(done.stdout)
+        self.assertEqual((done.returncode, line["finish_reason"], line["token_ids"]), (1, "error", []))
+        self.assertIn("no token", line["error"]["message"])
 
     def test_a_prompt_that_can_never_fit_is_refused(self):
         done = run("generate", STORIES, "--json", "--input", "-", stdin=json.dumps({"prompt_token_ids": [5] * 600}))
