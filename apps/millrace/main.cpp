@@ -67,9 +67,10 @@ int unknown_command(const std::string& name) {
 
 // What was printed may still lie in a buffer, and a full disk or a closed pipe shows here first.
 int check_output(int exit_code) {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (is_written || exit_code != 0) return exit_code;
   print_stderr("millrace: the output could not be written\n");
-  return exit_code == 0 ? 1 : exit_code;
+  return 1;
 }
 
 int run(int argc, char** argv) {
