@@ -224,8 +224,9 @@ Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOption
 std::string format_plan(const MemoryPlan& plan) {
   const WeightBytes& weights = plan.weights;
   const ActivationBytes& scratch = plan.activations;
-  std::string text =
-      fmt::format("parameters   {:.3f} B\n", static_cast<double>(plan.num_parameters) / 1e9);
+  const auto parameters = static_cast<double>(plan.num_parameters);
+  std::string text = parameters < 1e8 ? fmt::format("parameters   {:.3f} M\n", parameters / 1e6)
+                                      : fmt::format("parameters   {:.3f} B\n", parameters / 1e9);
   text += fmt::format(
       "weights      {} as {} ({})\n",
       format_bytes(weights.total()),

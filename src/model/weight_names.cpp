@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -111,6 +112,30 @@ Result<void> check_tensor(const TensorInfo& expected, const TensorInfo* found) {
   return check_readable(*found);
 }
 
+// A head that is stored beside tied embeddings is passed over, so it must be the same matrix.
+Result<void> check_tied_head(const TensorInfo& embedding, const WeightSource& source) {
+  const TensorInfo* head = source.find("lm_head.weight");
+  if (head == nullptr) return {};
+  constexpr int64_t kRowsAtOnce = 64;
+  bool is_equal = head->shape == embedding.shape && check_readable(*head).ok();
+  std::vector<float> rows(static_cast<size_t>(kRowsAtOnce * embedding.row_length()));
+  std::vector<float> head_rows(rows.size());
+  for (int64_t row = 0; is_equal && row < embedding.num_rows(); row += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, embedding.num_rows() - row);
+    const auto size = static_cast<size_t>(count * embedding.row_length());
+    source.read_rows(embedding, row, count, std::span(rows).first(size));
+    source.read_rows(*head, row, count, std::span(head_rows).first(size));
+    is_equal =
+        std::equal(rows.begin(), rows.begin() + static_cast<ptrdiff_t>(size), head_rows.begin());
+  }
+  if (is_equal) return {};
+  return invalid_argument(
+      "tensor 'lm_head.weight' differs from the embedding, and tie_word_embeddings says that they "
+      "are one",
+      "lm_head.weight"
+  );
+}
+
 }  // namespace
 
 std::vector<ExpectedTensor> expected_tensors_with_roles(const ModelConfig& config) {
@@ -172,7 +197,8 @@ Result<void> check_tensors(const ModelConfig& config, const WeightSource& source
         found.name.substr(0, 120)
     );
   }
-  return {};
+  if (!config.tie_word_embeddings) return {};
+  return check_tied_head(*source.find("model.embed_tokens.weight"), source);
 }
 
 }  // namespace millrace

@@ -29,8 +29,8 @@ int64_t num_parameters(const ModelConfig& config);
 
 // Whether `source` holds each expected tensor, of its shape and of a type that can be read, and
 // nothing that would be left unused. Known to be harmless and passed over: rotary tables that older
-// checkpoints carry, and `lm_head.weight` beside tied embeddings. The error names the tensor with
-// both shapes.
+// checkpoints carry, and an `lm_head.weight` that equals the embeddings it is tied to (compared
+// here). The error names the tensor with both shapes.
 Result<void> check_tensors(const ModelConfig& config, const WeightSource& source);
 
 }  // namespace millrace

@@ -179,11 +179,39 @@ TEST(CheckTensors, RefusesWhatWouldBeLeftUnused) {
           true,
           [](auto& infos) {
             infos.push_back(named("model.layers.0.self_attn.rotary_emb.inv_freq", {2}));
-            infos.push_back(named("lm_head.weight", {20, 8}));
           }
       ),
       "no error"
   );
+}
+
+// Tied weights with a head beside them: the embedding's own values, or others.
+class SourceWithHead : public WeightSource {
+ public:
+  SourceWithHead(const ModelConfig& config, bool is_same) : is_same_(is_same) {
+    std::vector<TensorInfo> infos = expected_tensors(config);
+    infos.push_back(named("lm_head.weight", {20, 8}));
+    source_ = *make_dummy_weights(infos, 1);
+  }
+  std::span<const TensorInfo> tensors() const override { return source_->tensors(); }
+  const TensorInfo* find(std::string_view name) const override { return source_->find(name); }
+  void read_rows(const TensorInfo& tensor, int64_t begin, int64_t count, std::span<float> out)
+      const override {
+    const bool is_head = is_same_ && tensor.name == "lm_head.weight";
+    source_->read_rows(is_head ? *find("model.embed_tokens.weight") : tensor, begin, count, out);
+  }
+
+ private:
+  bool is_same_;
+  std::unique_ptr<WeightSource> source_;
+};
+
+TEST(CheckTensors, TakesAHeadBesideTiedEmbeddingsOnlyIfItIsTheSame) {
+  const ModelConfig config = small_config(true);
+  EXPECT_TRUE(check_tensors(config, SourceWithHead(config, true)));
+  const Result<void> differs = check_tensors(config, SourceWithHead(config, false));
+  ASSERT_FALSE(differs);
+  EXPECT_EQ(differs.error().where, "lm_head.weight");
 }
 
 class OneUnreadable : public WeightSource {
