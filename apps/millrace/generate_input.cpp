@@ -251,7 +251,7 @@ BatchItem prepare(
     if (!read) return fail(read.error());
   }
   if (item.fields.priority != 0 &&
-      model.engine->scheduler_config().policy != SchedulingPolicy::kPriority) {
+      model.engine->limits().policy != SchedulingPolicy::kPriority) {
     return fail(invalid_argument("priority needs --scheduling-policy priority", "priority"));
   }
   Result<std::vector<TokenId>> prompt = tokenize(object, model, now);

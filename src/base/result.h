@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -22,11 +23,13 @@ enum class ErrorCode {
 };
 
 // `message` is one line without a full stop at its end: what, where, and what was expected.
-// `where` names the place in the input (a JSON path, a flag, a file), or is empty.
+// `where` names the place in the input (a JSON path, a flag, a file), or is empty. `reason` is a
+// stable word for programs where `code` is too coarse ("context_length_exceeded"), or empty.
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
-  std::string where;
+  std::string where = {};
+  std::string_view reason = {};  // of static storage
 
   friend bool operator==(const Error&, const Error&) = default;
 };

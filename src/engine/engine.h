@@ -1,49 +1,23 @@
-// Runs a model for many callers at once: requests of token ids go in, events come out. The engine
+// Runs a model for many callers at once: requests of token ids go in, events come out. An engine
 // speaks token ids; text is its callers' business.
 //
-// One engine thread owns the scheduler, the model and the sampler. Everyone else reaches it through
-// one bounded queue of values (submit, cancel, shutdown), and it sleeps while nothing is to be
-// done.
+// The seam between a server and what generates for it: StepEngine computes in this process,
+// NullEngine makes tokens up, so that a server can be tested and measured alone.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
-#include <unordered_map>
-#include <variant>
 #include <vector>
 
-#include "base/bounded_queue.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/result.h"
-#include "engine/engine_core.h"
 #include "engine/engine_event.h"
-#include "model/model_runner.h"
 #include "sampling/sampling_params.h"
 #include "sched/scheduler_config.h"
 
 namespace millrace {
-
-struct EngineConfig {
-  SchedulingPolicy policy = SchedulingPolicy::kFcfs;
-  int32_t max_num_batched_tokens = 512;  // see SchedulerConfig, as the next three
-  int32_t long_prefill_token_threshold = 256;
-  int32_t max_num_seqs = 64;
-  int32_t max_logit_rows = 64;
-  std::optional<int32_t> max_model_len;  // none: the model's; never more than the model's
-
-  // Sequences that run or wait, together; further requests are refused. A few thousand streams fit,
-  // and what waits behind them would only time out.
-  int32_t max_num_live_seqs = 4096;
-  int32_t n_max = 128;
-  int32_t logprobs_max = 20;
-
-  std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json
-  uint64_t seed = 0;                   // requests without a seed get one that follows from this
-};
 
 struct EngineRequest {
   std::vector<TokenId> prompt;
@@ -71,99 +45,60 @@ enum class ShutdownMode {
   kAbort,  // cancel what was accepted
 };
 
+// As of the end of the last step.
 struct EngineStats {
-  SchedulerStats scheduler;
-  int32_t num_live_seqs = 0;  // accepted and not finished
-  int64_t num_steps = 0;
+  int32_t num_running = 0;    // sequences
+  int32_t num_waiting = 0;    // sequences
+  int32_t num_live_seqs = 0;  // accepted and not finished: also what the engine has not seen yet
+  int32_t num_blocks_free = 0;
+  int32_t num_blocks = 0;
+  int64_t num_tokens_computed = 0;  // since the start, with those computed again
+  int64_t num_preemptions = 0;      // since the start
+  int64_t num_steps = 0;            // since the start
   Duration last_step_time{0};
+
+  // Since when there has been work and no step has ended: how long an engine may be stuck. None
+  // while there is nothing to do.
+  std::optional<TimePoint> working_since;
 };
 
+// What an engine accepts at most.
+struct EngineLimits {
+  int64_t vocab_size = 0;
+  int32_t num_sequence_tokens_max = 0;  // prompt and output
+  int32_t n_max = 0;
+  int32_t logprobs_max = 0;
+  int32_t max_num_seqs = 0;       // that run at once
+  int32_t max_num_live_seqs = 0;  // that run or wait
+  int32_t block_size = 0;         // tokens of a KV block
+  int32_t num_blocks = 0;
+  SchedulingPolicy policy = SchedulingPolicy::kFcfs;
+};
+
+// Thread-safe.
 class Engine {
  public:
-  // Starts the engine thread. Refuses limits that cannot work; the error's `where` is the field.
-  static Result<std::unique_ptr<Engine>> start(
-      std::unique_ptr<ModelRunner> runner, EngineConfig config
-  );
-
-  ~Engine();  // shutdown(kAbort)
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
+  virtual ~Engine() = default;
 
   // Checks the request on the calling thread and queues it; any thread. Once accepted, each of its
   // n choices ends in exactly one FinishedEvent. The engine shares the sink until the last of them.
   // kInvalidArgument: it can never run, `where` is the field. kResourceExhausted: too many live
   // sequences; try again later. kCancelled: the engine is shutting down.
-  Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink);
+  virtual Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink) = 0;
 
   // Ends what is unfinished of a request, soon: a step may still be under way. Idempotent, never
-  // blocks, any thread; nothing happens for a request that is over or never was.
-  void cancel(RequestId id);
+  // blocks; nothing happens for a request that is over or never was.
+  virtual void cancel(RequestId id) = 0;
 
   // The same for one choice: its text has come to a stop string, say. REQUIRES: the request has it.
-  void cancel(RequestId id, int32_t choice);
+  virtual void cancel(RequestId id, int32_t choice) = 0;
 
-  // As of the end of the last step. Any thread.
-  EngineStats stats() const;
+  virtual EngineStats stats() const = 0;
+  virtual const EngineLimits& limits() const = 0;
 
-  // Refuses new requests, ends or cancels the accepted ones, and returns when the engine thread is
-  // gone. A second call waits too, and may turn a drain into an abort. Any thread but the engine's.
-  void shutdown(ShutdownMode mode);
-
-  const SchedulerConfig& scheduler_config() const { return scheduler_config_; }
-
- private:
-  struct Submission {
-    Request request;
-    std::shared_ptr<EventSink> sink;
-  };
-  struct Cancellation {
-    RequestId request;
-    std::optional<int32_t> choice = std::nullopt;  // none: all of them
-  };
-  using Command = std::variant<Submission, Cancellation, ShutdownMode>;
-
-  struct LiveRequest {
-    int32_t num_choices_unfinished = 0;
-    bool is_cancelled = false;           // as a whole
-    std::vector<bool> choice_cancelled;  // [n], or over
-  };
-
-  Engine(std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits);
-
-  Result<void> check(const EngineRequest& request) const;  // any thread
-  void send(Command command);                              // with mutex_ held
-
-  // The engine thread.
-  void run();
-  void receive();
-  void apply(Command command);
-  void deliver(std::vector<EngineEvent> events);
-  void account(const EngineEvent& event);
-  void publish_stats();
-
-  const EngineConfig config_;
-  const SchedulerConfig scheduler_config_;
-  const int64_t vocab_size_;
-
-  // Drained before each step. In between, a place among the live sequences can see one of its
-  // sequence cancelled twice (choice and request), end, and be taken by another that is submitted
-  // and cancelled twice: five commands; and one shutdown of each mode. So there is always room.
-  BoundedQueue<Command> inbox_;
-
-  mutable std::mutex mutex_;  // guards the next block; never held while a sink is called
-  std::unordered_map<RequestId, LiveRequest> live_;
-  int32_t num_live_seqs_ = 0;
-  uint64_t num_accepted_ = 0;
-  std::optional<ShutdownMode> shutdown_;  // the strongest asked for
-  EngineStats stats_;
-
-  // Used by the engine thread only.
-  EngineCore core_;
-  std::unordered_map<RequestId, std::shared_ptr<EventSink>> sinks_;  // the other owner: submitter
-  bool is_stopping_ = false;
-
-  std::mutex join_mutex_;  // guards joining
-  std::thread thread_;     // last: it uses all of the above
+  // Refuses new requests, ends or cancels the accepted ones, and returns when nothing is left. A
+  // second call waits too, and may turn a drain into an abort. Any thread but the engine's own.
+  virtual void shutdown(ShutdownMode mode) = 0;
 };
 
 }  // namespace millrace

@@ -38,6 +38,7 @@ void Connection::answer_without_handler(Response response) {
 }
 
 void Connection::take_answer() {
+  channel_->run_wake_callback();
   std::string& stream_bytes = thread_.scratch();
   stream_bytes.clear();
   ResponseChannel::Taken taken = channel_->take(stream_bytes);

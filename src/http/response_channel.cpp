@@ -113,6 +113,36 @@ void ResponseChannel::on_client_gone(std::function<void()> callback) {
   callback();
 }
 
+void ResponseChannel::on_wake(std::function<void()> callback) {
+  const std::lock_guard lock(mutex_);
+  if (stage_ == Stage::kWaiting && !is_client_gone()) wake_callback_ = std::move(callback);
+}
+
+void ResponseChannel::wake() {
+  std::shared_ptr<ResponseChannel> queued;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(is_awake_, true)) return;
+    queued = queue_locked();
+  }
+  notify(std::move(queued));
+}
+
+// What the callback writes needs no place in the mailbox: take() comes next.
+void ResponseChannel::run_wake_callback() {
+  std::function<void()> callback;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(is_awake_, false) || !wake_callback_) return;
+    callback = std::move(wake_callback_);
+  }
+  callback();
+  const std::lock_guard lock(mutex_);
+  if (stage_ == Stage::kWaiting || stage_ == Stage::kStreaming) {
+    wake_callback_ = std::move(callback);
+  }
+}
+
 ResponseChannel::Taken ResponseChannel::take(std::string& stream_bytes) {
   const std::lock_guard lock(mutex_);
   is_queued_ = false;
@@ -141,8 +171,10 @@ ResponseChannel::Taken ResponseChannel::take(std::string& stream_bytes) {
 void ResponseChannel::detach() {
   connection_ = nullptr;
   std::function<void()> callback;
+  std::function<void()> dropped;
   {
     const std::lock_guard lock(mutex_);
+    dropped = std::exchange(wake_callback_, nullptr);
     is_gone_.store(true, std::memory_order_release);
     pending_ = {};
     response_.reset();

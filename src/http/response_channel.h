@@ -45,7 +45,15 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   // once, on this thread, if it has gone. A later callback replaces an earlier one.
   void on_client_gone(std::function<void()> callback);
 
+  // Has `callback` called on the I/O thread after each wake(), until the answer is finished or the
+  // client is gone. Set once, before the first wake().
+  void on_wake(std::function<void()> callback);
+  void wake();
+
   // The connection's end, on its I/O thread only.
+
+  // Calls the wake callback if wake() was called since last time.
+  void run_wake_callback();
 
   enum class Progress { kOpen, kFinished, kAbandoned, kOverflowed };
   struct Taken {
@@ -86,6 +94,8 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   // In the mailbox, or the connection is about to look: at first when the handler has returned.
   bool is_queued_ = true;
   std::function<void()> gone_callback_;
+  std::function<void()> wake_callback_;
+  bool is_awake_ = false;
 };
 
 }  // namespace millrace::http

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "engine/engine.h"
+#include "engine/step_engine.h"
 #include "model/config.h"
 #include "model/generation_defaults.h"
 #include "server/model_text.h"

@@ -1,4 +1,4 @@
-#include "engine/engine.h"
+#include "engine/step_engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,10 +22,10 @@ using ::testing::HasSubstr;
 
 constexpr size_t kVocabSize = 24;
 
-std::unique_ptr<Engine> start_engine(
+std::unique_ptr<StepEngine> start_engine(
     EngineConfig config = {}, std::function<void()> on_forward = {}, TokenId poison = -1
 ) {
-  auto engine = Engine::start(
+  auto engine = StepEngine::start(
       std::make_unique<FakeModelRunner>(FakeModelRunner::Options{
           .vocab_size = kVocabSize,
           .max_model_len = 64,
@@ -121,7 +121,7 @@ TEST(Engine, SaysWhatTheModelSays) {
 TEST(Engine, RefusesLimitsThatCannotWork) {
   const auto field_refused = [](EngineConfig config) {
     auto runner = std::make_unique<FakeModelRunner>(FakeModelRunner::Options{});
-    const auto engine = Engine::start(std::move(runner), std::move(config));
+    const auto engine = StepEngine::start(std::move(runner), std::move(config));
     return engine.ok() ? "none" : engine.error().where;
   };
   EXPECT_EQ(field_refused({}), "none");
@@ -385,8 +385,8 @@ TEST(Engine, CountsWhatItDoes) {
   submit(*engine, request_of_length(6, 10)).finish();  // the first one's last step is counted now
   const EngineStats stats = engine->stats();
   EXPECT_GE(stats.num_steps, 10);
-  EXPECT_GE(stats.scheduler.num_tokens_computed, 15);
-  EXPECT_EQ(stats.scheduler.num_blocks, 64);
+  EXPECT_GE(stats.num_tokens_computed, 15);
+  EXPECT_EQ(stats.num_blocks, 64);
   EXPECT_EQ(stats.num_live_seqs, 0);
 }
 
@@ -432,7 +432,7 @@ TEST(Engine, ServesManyThreadsAtOnce) {
   }
   EXPECT_GT(num_complete.load(), kNumThreads * kNumRequests / 2);
   engine->shutdown(ShutdownMode::kDrain);
-  EXPECT_EQ(engine->stats().scheduler.num_blocks_free, 64);
+  EXPECT_EQ(engine->stats().num_blocks_free, 64);
   EXPECT_EQ(engine->stats().num_live_seqs, 0);
 }
 

@@ -1,4 +1,4 @@
-#include "engine/engine.h"
+#include "engine/step_engine.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -61,49 +61,65 @@ Result<void> check_config(const EngineConfig& config, const ModelRunner& runner)
   return {};
 }
 
+EngineLimits limits_of(
+    const EngineConfig& config, const SchedulerConfig& scheduler, int64_t vocab_size
+) {
+  return {
+      .vocab_size = vocab_size,
+      .num_sequence_tokens_max = num_sequence_tokens_max(scheduler),
+      .n_max = config.n_max,
+      .logprobs_max = config.logprobs_max,
+      .max_num_seqs = scheduler.max_num_seqs,
+      .max_num_live_seqs = config.max_num_live_seqs,
+      .block_size = scheduler.block_size,
+      .num_blocks = scheduler.num_blocks,
+      .policy = scheduler.policy,
+  };
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::start(
+Result<std::unique_ptr<StepEngine>> StepEngine::start(
     std::unique_ptr<ModelRunner> runner, EngineConfig config
 ) {
   CHECK(runner != nullptr, "an engine needs a model");
   if (auto checked = check_config(config, *runner); !checked) return checked.error();
   SchedulerConfig limits = scheduler_config_of(config, *runner);
   if (auto valid = validate(limits); !valid) return valid.error();
-  return std::unique_ptr<Engine>(new Engine(std::move(runner), std::move(config), std::move(limits))
+  return std::unique_ptr<StepEngine>(new StepEngine(std::move(runner), std::move(config), std::move(limits))
   );
 }
 
-Engine::Engine(std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits)
+StepEngine::StepEngine(std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits)
     : config_(std::move(config)),
       scheduler_config_(std::move(limits)),
-      vocab_size_(runner->vocab_size()),
+      limits_(limits_of(config_, scheduler_config_, runner->vocab_size())),
       inbox_(5 * static_cast<size_t>(config_.max_num_live_seqs) + 2),
       core_(scheduler_config_, std::move(runner)),
       thread_([this] { run(); }) {}
 
-Engine::~Engine() {
+StepEngine::~StepEngine() {
   shutdown(ShutdownMode::kAbort);
 }
 
-Result<void> Engine::check(const EngineRequest& request) const {
+Result<void> StepEngine::check(const EngineRequest& request) const {
   const SamplingLimits limits{
-      .vocab_size = vocab_size_, .n_max = config_.n_max, .logprobs_max = config_.logprobs_max};
+      .vocab_size = limits_.vocab_size, .n_max = config_.n_max, .logprobs_max = config_.logprobs_max};
   if (auto valid = validate(request.sampling, limits); !valid) return valid;
   if (auto runnable = check_runnable(scheduler_config_, request.prompt.size()); !runnable) {
     return runnable;
   }
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     const TokenId id = request.prompt[i];
-    if (id >= 0 && id < vocab_size_) continue;
+    if (id >= 0 && id < limits_.vocab_size) continue;
     return invalid_argument(
-        fmt::format("prompt token {} is {}, not between 0 and {}", i, id, vocab_size_ - 1), "prompt"
+        fmt::format("prompt token {} is {}, not between 0 and {}", i, id, limits_.vocab_size - 1), "prompt"
     );
   }
   return {};
 }
 
-Result<RequestId> Engine::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
+Result<RequestId> StepEngine::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
   CHECK(sink != nullptr, "events need a place to go");
   if (auto checked = check(request); !checked) return checked.error();
   const int32_t n = request.sampling.n;
@@ -127,6 +143,7 @@ Result<RequestId> Engine::submit(EngineRequest request, std::shared_ptr<EventSin
       .num_choices_unfinished = n,
       .choice_cancelled = std::vector<bool>(static_cast<size_t>(n), false),
   };
+  if (num_live_seqs_ == 0) last_progress_ = Clock::now();
   num_live_seqs_ += n;
   send(Submission{
       .request =
@@ -142,14 +159,14 @@ Result<RequestId> Engine::submit(EngineRequest request, std::shared_ptr<EventSin
   return id;
 }
 
-void Engine::cancel(RequestId id) {
+void StepEngine::cancel(RequestId id) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end() || std::exchange(found->second.is_cancelled, true)) return;
   send(Cancellation{.request = id});
 }
 
-void Engine::cancel(RequestId id, int32_t choice) {
+void StepEngine::cancel(RequestId id, int32_t choice) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end() || found->second.is_cancelled) return;
@@ -160,14 +177,15 @@ void Engine::cancel(RequestId id, int32_t choice) {
   send(Cancellation{id, choice});
 }
 
-EngineStats Engine::stats() const {
+EngineStats StepEngine::stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
   stats.num_live_seqs = num_live_seqs_;
+  if (num_live_seqs_ > 0) stats.working_since = last_progress_;
   return stats;
 }
 
-void Engine::shutdown(ShutdownMode mode) {
+void StepEngine::shutdown(ShutdownMode mode) {
   {
     const std::lock_guard lock(mutex_);
     const bool is_news = !shutdown_ || (*shutdown_ != mode && mode == ShutdownMode::kAbort);
@@ -180,11 +198,11 @@ void Engine::shutdown(ShutdownMode mode) {
   if (thread_.joinable()) thread_.join();
 }
 
-void Engine::send(Command command) {
+void StepEngine::send(Command command) {
   CHECK(inbox_.try_push(std::move(command)) != PushResult::kFull, "the inbox is sized for all");
 }
 
-void Engine::run() {
+void StepEngine::run() {
   pthread_setname_np(pthread_self(), "engine");
   for (;;) {
     receive();
@@ -197,13 +215,13 @@ void Engine::run() {
 }
 
 // Takes all that has been sent; with nothing to compute, sleeps until something is.
-void Engine::receive() {
+void StepEngine::receive() {
   const bool may_sleep = core_.is_idle() && !is_stopping_;
   std::optional<Command> command = may_sleep ? inbox_.pop() : inbox_.try_pop();
   for (; command; command = inbox_.try_pop()) apply(std::move(*command));
 }
 
-void Engine::apply(Command command) {
+void StepEngine::apply(Command command) {
   if (auto* submission = std::get_if<Submission>(&command)) {
     sinks_.emplace(submission->request.id, std::move(submission->sink));
     const bool is_added = core_.add(std::move(submission->request)).ok();
@@ -220,7 +238,7 @@ void Engine::apply(Command command) {
   }
 }
 
-void Engine::deliver(std::vector<EngineEvent> events) {
+void StepEngine::deliver(std::vector<EngineEvent> events) {
   for (EngineEvent& event : events) {
     account(event);
     const RequestId id = request_of(event);
@@ -234,7 +252,7 @@ void Engine::deliver(std::vector<EngineEvent> events) {
 }
 
 // Before its sink hears of an end, the place of the sequence is free for another.
-void Engine::account(const EngineEvent& event) {
+void StepEngine::account(const EngineEvent& event) {
   const auto* finished = std::get_if<FinishedEvent>(&event);
   if (finished == nullptr) return;
   const std::lock_guard lock(mutex_);
@@ -246,15 +264,21 @@ void Engine::account(const EngineEvent& event) {
   }
 }
 
-void Engine::publish_stats() {
+void StepEngine::publish_stats() {
+  const SchedulerStats scheduler = core_.scheduler_stats();
   const EngineStats stats{
-      .scheduler = core_.scheduler_stats(),
-      .num_live_seqs = 0,  // stats() fills it in
+      .num_running = scheduler.num_running,
+      .num_waiting = scheduler.num_waiting,
+      .num_blocks_free = scheduler.num_blocks_free,
+      .num_blocks = scheduler.num_blocks,
+      .num_tokens_computed = scheduler.num_tokens_computed,
+      .num_preemptions = scheduler.num_preemptions,
       .num_steps = core_.num_steps(),
       .last_step_time = core_.last_step_time(),
   };
   const std::lock_guard lock(mutex_);
   stats_ = stats;
+  last_progress_ = Clock::now();
 }
 
 }  // namespace millrace
