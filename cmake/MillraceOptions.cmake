@@ -24,7 +24,9 @@ endif()
 
 find_program(MILLRACE_CCACHE ccache)
 if(MILLRACE_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${MILLRACE_CCACHE})
+  # Paths relative to the tree, so that every checkout of it shares one cache.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      ${MILLRACE_CCACHE})
 endif()
 find_program(MILLRACE_MOLD mold)
 if(MILLRACE_MOLD)
