@@ -86,11 +86,14 @@ Result<std::unique_ptr<StepEngine>> StepEngine::start(
   if (auto checked = check_config(config, *runner); !checked) return checked.error();
   SchedulerConfig limits = scheduler_config_of(config, *runner);
   if (auto valid = validate(limits); !valid) return valid.error();
-  return std::unique_ptr<StepEngine>(new StepEngine(std::move(runner), std::move(config), std::move(limits))
+  return std::unique_ptr<StepEngine>(
+      new StepEngine(std::move(runner), std::move(config), std::move(limits))
   );
 }
 
-StepEngine::StepEngine(std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits)
+StepEngine::StepEngine(
+    std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits
+)
     : config_(std::move(config)),
       scheduler_config_(std::move(limits)),
       limits_(limits_of(config_, scheduler_config_, runner->vocab_size())),
@@ -104,7 +107,9 @@ StepEngine::~StepEngine() {
 
 Result<void> StepEngine::check(const EngineRequest& request) const {
   const SamplingLimits limits{
-      .vocab_size = limits_.vocab_size, .n_max = config_.n_max, .logprobs_max = config_.logprobs_max};
+      .vocab_size = limits_.vocab_size,
+      .n_max = config_.n_max,
+      .logprobs_max = config_.logprobs_max};
   if (auto valid = validate(request.sampling, limits); !valid) return valid;
   if (auto runnable = check_runnable(scheduler_config_, request.prompt.size()); !runnable) {
     return runnable;
@@ -113,7 +118,8 @@ Result<void> StepEngine::check(const EngineRequest& request) const {
     const TokenId id = request.prompt[i];
     if (id >= 0 && id < limits_.vocab_size) continue;
     return invalid_argument(
-        fmt::format("prompt token {} is {}, not between 0 and {}", i, id, limits_.vocab_size - 1), "prompt"
+        fmt::format("prompt token {} is {}, not between 0 and {}", i, id, limits_.vocab_size - 1),
+        "prompt"
     );
   }
   return {};

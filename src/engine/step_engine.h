@@ -109,8 +109,8 @@ class StepEngine final : public Engine {
   int32_t num_live_seqs_ = 0;
   uint64_t num_accepted_ = 0;
   std::optional<ShutdownMode> shutdown_;  // the strongest asked for
-  EngineStats stats_;        // without what stats() fills in
-  TimePoint last_progress_;  // the end of a step, or the first request after idleness
+  EngineStats stats_;                     // without what stats() fills in
+  TimePoint last_progress_;               // the end of a step, or the first request after idleness
 
   // Used by the engine thread only.
   EngineCore core_;

@@ -181,7 +181,8 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   Result<LoadedRunner> runner = load_runner(*checkpoint, *config, options, *threads);
   if (!runner) return runner.error();
   const DType dtype = runner->model->options().dtype;
-  Result<std::unique_ptr<StepEngine>> engine = StepEngine::start(std::move(runner->model), options.engine);
+  Result<std::unique_ptr<StepEngine>> engine =
+      StepEngine::start(std::move(runner->model), options.engine);
   if (!engine) return engine.error();
   return LocalModel{
       .text = *std::move(text),
