@@ -2,34 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "server/test_tokenizer.h"
+
 namespace millrace {
 namespace {
-
-// Byte-level tokenizer whose vocabulary is the 256 bytes: one token a byte.
-Tokenizer byte_tokenizer() {
-  json::object vocabulary;
-  int next = 0;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
-    const int code = printable ? byte : 256 + next++;
-    std::string text;
-    if (code < 128) {
-      text.push_back(static_cast<char>(code));
-    } else {
-      text.push_back(static_cast<char>(0xC0 | (code >> 6)));
-      text.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-    }
-    vocabulary[text] = byte;
-  }
-  const json::object tokenizer = {
-      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-      {"decoder", {{"type", "ByteLevel"}}},
-  };
-  Result<Tokenizer> made = Tokenizer::from_json(json::serialize(tokenizer));
-  CHECK(made.ok(), made.error().message);
-  return *std::move(made);
-}
 
 struct Shown {
   std::string text;

@@ -1,0 +1,26 @@
+// From what a client asked for to what the engine is asked: chats are rendered, text is tokenized,
+// lengths are checked. Pure; any thread, and long prompts take long: not for an I/O thread.
+#pragma once
+
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "server/model_text.h"
+#include "server/protocol/generation_request.h"
+
+namespace millrace {
+
+// One for each prompt. `arrival`: what the time limit counts from. A request without max_tokens
+// gets its API's default, as far as it fits. kInvalidArgument: a prompt, or prompt and max_tokens
+// together, are longer than a sequence may be, or the chat template refuses; `where` is the JSON
+// path.
+Result<std::vector<EngineRequest>> build_engine_requests(
+    const GenerationRequest& request,
+    const ModelText& text,
+    const EngineLimits& limits,
+    TimePoint arrival
+);
+
+}  // namespace millrace
