@@ -39,6 +39,14 @@ void add_network_flags(CommandLine& line, ServeFlags& flags) {
       },
       "name under which clients ask for the model (MODEL); may be given several times"
   );
+  line.add_callback(
+      "--allowed-origins",
+      [&flags](const std::string& origin) -> Result<void> {
+        flags.allowed_origins.push_back(origin);
+        return {};
+      },
+      "origin of web pages that may use the server, or *; may be given several times"
+  );
 }
 
 void add_limit_flags(CommandLine& line, ServeFlags& flags) {
@@ -163,6 +171,7 @@ Result<ApiServerOptions> api_server_options_of(const ServeFlags& flags) {
   }
   options.num_io_threads = threads_or(flags.num_io_threads, num_available_cpus() - 1);
   options.api_keys = flags.api_keys;
+  options.allowed_origins = flags.allowed_origins;
   options.version = MILLRACE_VERSION;
   const std::chrono::duration<double> stall(flags.engine_stall_timeout_s);
   options.stall_timeout = std::chrono::duration_cast<Duration>(stall);

@@ -25,6 +25,7 @@ struct ServeFlags {
   std::string ssl_certfile;
   std::vector<std::string> api_keys;
   std::vector<std::string> served_model_names;
+  std::vector<std::string> allowed_origins;
 
   int32_t num_io_threads = 0;
   int32_t num_text_threads = 0;

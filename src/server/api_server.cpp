@@ -83,6 +83,7 @@ Result<std::unique_ptr<ApiServer>> ApiServer::start(ApiServerOptions options, Lo
       .guard = [shared](
                    const http::Request& request, const http::Route& route
                ) { return guard(shared->keys, shared->state, request, route); },
+      .cors = http::CorsPolicy(std::move(options.allowed_origins)),
       .log = [&log](std::string_view line) { log.warning(line); },
   };
   const auto counters = [shared] {

@@ -23,7 +23,8 @@ struct ApiServerOptions {
   std::optional<http::TlsFiles> tls;
   http::HttpLimits limits;
   size_t num_io_threads = 1;
-  std::vector<std::string> api_keys;  // none: everyone is let in
+  std::vector<std::string> api_keys;         // none: everyone is let in
+  std::vector<std::string> allowed_origins;  // of web pages: see http::CorsPolicy
   std::string version;
   bool log_requests = false;                          // a line for each call that generates
   Duration stall_timeout = std::chrono::seconds(60);  // an engine whose step takes longer is stuck

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/test_tokenizer.h"
+#include "server/byte_tokenizer.h"
 
 namespace millrace {
 namespace {
@@ -13,7 +13,7 @@ struct Shown {
 };
 
 Shown show(const std::string& output, const GenerationFields& fields) {
-  const Tokenizer tokenizer = byte_tokenizer();
+  const Tokenizer tokenizer = make_byte_tokenizer();
   ChoiceText choice(tokenizer, fields, {});
   Shown shown;
   for (const char byte : output) shown.text += choice.push(static_cast<unsigned char>(byte));
@@ -29,7 +29,7 @@ TEST(ChoiceText, ShowsAllTextWithoutStopStrings) {
 }
 
 TEST(ChoiceText, HoldsBackAnIncompleteCharacter) {
-  const Tokenizer tokenizer = byte_tokenizer();
+  const Tokenizer tokenizer = make_byte_tokenizer();
   ChoiceText choice(tokenizer, {}, {});
   EXPECT_EQ(choice.push(0xC3), "");
   EXPECT_EQ(choice.push(0xA9), "\xC3\xA9");
@@ -47,7 +47,7 @@ TEST(ChoiceText, ReleasesWhatTurnedOutNotToBeAStopString) {
 }
 
 TEST(ChoiceText, EchoesThePromptAheadOfTheText) {
-  const Tokenizer tokenizer = byte_tokenizer();
+  const Tokenizer tokenizer = make_byte_tokenizer();
   const std::vector<TokenId> prompt = {'h', 'i', 0xC3};  // ends within a character
   ChoiceText choice(tokenizer, {.stop = {"hi"}, .echo = true}, prompt);
   EXPECT_EQ(choice.take_echo(), "hi");

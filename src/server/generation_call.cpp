@@ -92,6 +92,8 @@ void GenerationCall::start() {
   });
   Result<std::vector<EngineRequest>> requests =
       build_engine_requests(request_, services_.text, services_.engine.limits(), arrival_);
+  // Their number is still wanted; they may be megabytes.
+  for (PromptInput& prompt : request_.prompts) prompt = std::string();
   Result<void> submitted = requests ? submit(*std::move(requests)) : requests.error();
   if (!submitted) {
     leave();
@@ -217,17 +219,37 @@ void GenerationCall::on_news() {
 }
 
 void GenerationCall::take(News news, std::string& out) {
-  if (auto* token = std::get_if<TokenEvent>(&news.event)) {
-    take_token(news.prompt, *token, out);
-  } else if (const auto* finished = std::get_if<FinishedEvent>(&news.event)) {
-    take_end(news.prompt, *finished, out);
-  } else {
-    auto& more = std::get<PromptLogprobsEvent>(news.event).logprobs;
+  if (auto* more = std::get_if<PromptLogprobsEvent>(&news.event)) {
     auto& logprobs = prompts_[news.prompt].prompt_logprobs;
     logprobs.insert(
-        logprobs.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end())
+        logprobs.end(),
+        std::make_move_iterator(more->logprobs.begin()),
+        std::make_move_iterator(more->logprobs.end())
     );
+    if (lacks_prompt_logprobs()) return;
+    for (News& held : std::exchange(held_, {})) take(std::move(held), out);
+    return;
   }
+  const auto* finished = std::get_if<FinishedEvent>(&news.event);
+  const bool is_failure = finished != nullptr && finished->reason != FinishReason::kStop &&
+                          finished->reason != FinishReason::kLength;
+  if (!is_failure && lacks_prompt_logprobs()) {
+    held_.push_back(std::move(news));
+  } else if (finished != nullptr) {
+    take_end(news.prompt, *finished, out);
+  } else {
+    take_token(news.prompt, std::get<TokenEvent>(news.event), out);
+  }
+}
+
+// A stream begins when the logprobs of all its prompts are there: they come with its first events.
+bool GenerationCall::lacks_prompt_logprobs() const {
+  if (is_streaming_ || !request_.is_stream || !request_.fields.sampling.prompt_logprobs) {
+    return false;
+  }
+  return std::ranges::any_of(prompts_, [](const PromptResult& prompt) {
+    return prompt.prompt_logprobs.size() + 1 < prompt.prompt.size();
+  });
 }
 
 void GenerationCall::take_token(size_t prompt, TokenEvent& event, std::string& out) {
@@ -311,30 +333,36 @@ void GenerationCall::tell(
     choice.is_over = true;
     --num_choices_open_;
   }
-  if (request_.is_stream) {
-    if (!is_streaming_) begin_stream(out);
-    std::span<const SampledToken> tokens;
-    if (token) tokens = {&*token, 1};
-    writer_->delta(
-        {.choice = index, .text = text, .tokens = tokens, .ending = ending}, usage_, out
-    );
-    return;
-  }
+  if (request_.is_stream) return stream(index, text, token, ending, out);
   choice.result.text.append(text);
   if (token) choice.result.tokens.push_back(*std::move(token));
   if (ending != nullptr) choice.result.ending = *ending;
 }
 
+void GenerationCall::stream(
+    int32_t index,
+    std::string_view text,
+    const std::optional<SampledToken>& token,
+    const Ending* ending,
+    std::string& out
+) {
+  if (!is_streaming_) begin_stream(out);
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  ChoiceDelta delta{.choice = index, .text = text, .ending = ending};
+  if (token) delta.tokens = {&*token, 1};
+  if (ending != nullptr) delta.timings = &choice.result.timings;
+  // The prompt's text comes with the first of the choice's own.
+  const std::string echo = std::exchange(choice.result.text, {});
+  const std::string echoed = echo.empty() ? "" : echo + std::string(text);
+  if (!echo.empty()) delta.text = echoed;
+  writer_->delta(delta, usage_, out);
+}
+
 void GenerationCall::begin_stream(std::string& out) {
   is_streaming_ = true;
   http::SseWriter(exchange_).begin();
-  // The prompts' texts, where they are echoed, come with their choices.
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    const size_t prompt = i / static_cast<size_t>(request_.fields.sampling.n);
-    prompts_[prompt].choices.push_back(std::move(choices_[i].result));
-  }
   writer_->begin(prompts_, out);
-  for (PromptResult& prompt : prompts_) prompt = {};
+  prompts_.clear();
 }
 
 // Nothing more comes: the last bytes of a stream, or the whole answer.

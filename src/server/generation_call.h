@@ -87,6 +87,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   // On the I/O thread.
   void on_news();
   void take(News news, std::string& out);
+  bool lacks_prompt_logprobs() const;
   void take_token(size_t prompt, TokenEvent& event, std::string& out);
   void take_end(size_t prompt, const FinishedEvent& event, std::string& out);
   void observe_token(Choice& choice, TimePoint when);
@@ -94,6 +95,13 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
       int32_t index,
       std::string_view text,
       std::optional<SampledToken> token,
+      const Ending* ending,
+      std::string& out
+  );
+  void stream(
+      int32_t index,
+      std::string_view text,
+      const std::optional<SampledToken>& token,
       const Ending* ending,
       std::string& out
   );
@@ -112,7 +120,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   int32_t index_of(size_t prompt, int32_t choice) const;
 
   const Services services_;
-  const GenerationRequest request_;
+  GenerationRequest request_;  // its prompts are let go of once they are tokenized
   const std::shared_ptr<http::Exchange> exchange_;
   const TimePoint arrival_;
   std::unique_ptr<AnswerWriter> writer_;
@@ -128,6 +136,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   // start()'s, then the I/O thread's.
   std::vector<PromptResult> prompts_;
   std::vector<Choice> choices_;  // [num_choices]
+  std::vector<News> held_;       // until the prompts' logprobs are there
   Usage usage_;
   int32_t num_choices_open_ = 0;
   bool is_streaming_ = false;

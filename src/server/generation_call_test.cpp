@@ -13,9 +13,9 @@
 #include "base/json.h"
 #include "http/sse_reader.h"
 #include "http/test_server.h"
+#include "server/byte_tokenizer.h"
 #include "server/call_registry.h"
 #include "server/scripted_engine.h"
-#include "server/test_tokenizer.h"
 
 namespace millrace {
 namespace {
@@ -78,7 +78,7 @@ class GenerationCallTest : public ::testing::Test {
   }
 
   ScriptedEngine engine_;
-  ModelText text_{.tokenizer = byte_tokenizer(), .chat_template = std::nullopt};
+  ModelText text_{.tokenizer = make_byte_tokenizer(), .chat_template = std::nullopt};
   ServerMetrics metrics_{"test"};
   TextWorkers workers_{1, 16};
   CallRegistry calls_;
@@ -194,6 +194,31 @@ TEST_F(GenerationCallTest, StreamsTheEchoAheadOfTheText) {
   engine_.text(call, 0, "you");
   engine_.finish(call, 0, FinishReason::kLength);
   EXPECT_EQ(streamed_text(receive_events()), "helloyou");
+}
+
+TEST_F(GenerationCallTest, HoldsAStreamUntilAllPromptsHaveTheirLogprobs) {
+  GenerationRequest request = completion("ab", 4, true);
+  request.prompts = {std::string("ab"), std::string("cd")};
+  request.fields.echo = true;
+  request.fields.sampling.logprobs = 0;
+  request.fields.sampling.prompt_logprobs = 0;
+  send(request);
+  const size_t first = engine_.take();
+  const size_t second = engine_.take();
+  const auto logprobs_of = [](size_t call, TokenId id) {
+    return PromptLogprobsEvent{.request = RequestId{call}, .logprobs = {{{id, -1.0F}}}};
+  };
+  engine_.deliver(first, logprobs_of(first, 'b'));
+  engine_.text(first, 0, "1");
+  engine_.finish(first, 0, FinishReason::kLength);
+  engine_.deliver(second, logprobs_of(second, 'd'));
+  engine_.text(second, 0, "2");
+  engine_.finish(second, 0, FinishReason::kLength);
+  const std::vector<http::SseEvent> events = receive_events();
+  EXPECT_EQ(streamed_text(events, 0), "ab1");
+  EXPECT_EQ(streamed_text(events, 1), "cd2");
+  const json::value chunk = json::parse(events.front().data);
+  EXPECT_EQ(chunk.at_pointer("/choices/0/logprobs/tokens").as_array().size(), 3U);
 }
 
 TEST_F(GenerationCallTest, RefusesWithoutAStreamWhatFailsBeforeTheFirstToken) {

@@ -1,8 +1,8 @@
-// For tests: a tokenizer that needs no file.
+// For tests and benchmarks: a byte-level tokenizer with one token for each byte (its id), and two
+// added tokens.
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -10,8 +10,10 @@
 
 namespace millrace {
 
-// Byte-level tokenizer whose vocabulary is the 256 bytes: one token a byte.
-inline Tokenizer byte_tokenizer() {
+inline constexpr TokenId kByteTokenizerEnd = 256;    // "<|end|>", special
+inline constexpr TokenId kByteTokenizerHello = 257;  // "Hello", not special
+
+inline Tokenizer make_byte_tokenizer() {
   json::object vocabulary;
   int next = 0;
   for (int byte = 0; byte < 256; ++byte) {
@@ -26,7 +28,12 @@ inline Tokenizer byte_tokenizer() {
     }
     vocabulary[text] = byte;
   }
+  const json::array added = {
+      {{"id", kByteTokenizerEnd}, {"content", "<|end|>"}, {"special", true}},
+      {{"id", kByteTokenizerHello}, {"content", "Hello"}, {"special", false}},
+  };
   const json::object tokenizer = {
+      {"added_tokens", added},
       {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}},
       {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
       {"decoder", {{"type", "ByteLevel"}}},
