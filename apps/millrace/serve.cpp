@@ -61,7 +61,11 @@ Result<LocalModel> load(const ServeFlags& flags) {
   options->engine.max_num_live_seqs = flags.max_num_live_seqs;
   options->engine.n_max = std::min(options->engine.n_max, flags.max_num_live_seqs);
   options->engine.logprobs_max = flags.max_logprobs;
-  if (flags.engine == "null") return load_null_model(*std::move(options), flags.null_engine);
+  if (flags.engine == "null") {
+    Result<NullEngineOptions> null_engine = null_engine_options_of(flags);
+    if (!null_engine) return null_engine.error();
+    return load_null_model(*std::move(options), *std::move(null_engine));
+  }
   ProgressBar bar("loading");
   options->on_progress = [&bar](double fraction) { bar.show(fraction); };
   return load_local_model(*std::move(options));

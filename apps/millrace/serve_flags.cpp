@@ -87,8 +87,16 @@ void add_null_engine_flags(CommandLine& line, ServeFlags& flags) {
   );
   line.add(
       "--null-tokens-per-second",
-      flags.null_engine.tokens_per_second,
+      flags.null_tokens_per_second,
       "tokens a second of each sequence, with --engine null"
+  );
+  line.add(
+      "--null-ttft-ms", flags.null_ttft_ms, "milliseconds to the first token, with --engine null"
+  );
+  line.add(
+      "--null-stall-s",
+      flags.null_stall_s,
+      "seconds for which --engine null stands still after its 100th step, to test probes"
   );
 }
 
@@ -195,6 +203,35 @@ Result<ServingOptions> serving_options_of(const ServeFlags& flags) {
   options.model_names = flags.served_model_names;
   if (options.model_names.empty()) options.model_names.push_back(flags.model.model);
   options.num_text_threads = threads_or(flags.num_text_threads, num_available_cpus() / 2);
+  return options;
+}
+
+Result<NullEngineOptions> null_engine_options_of(const ServeFlags& flags) {
+  constexpr double kRateMin = 0.001;
+  constexpr double kRateMax = 1e9;
+  if (!(flags.null_tokens_per_second >= kRateMin && flags.null_tokens_per_second <= kRateMax)) {
+    return wrong_value(
+        "--null-tokens-per-second",
+        fmt::format("{} to {}", kRateMin, kRateMax),
+        fmt::format("{}", flags.null_tokens_per_second)
+    );
+  }
+  if (auto checked = check_seconds("--null-ttft-ms", flags.null_ttft_ms / 1000.0, 0.0); !checked) {
+    return checked.error();
+  }
+  if (auto checked = check_seconds("--null-stall-s", flags.null_stall_s, 0.0); !checked) {
+    return checked.error();
+  }
+  NullEngineOptions options;
+  options.tokens_per_second = flags.null_tokens_per_second;
+  const std::chrono::duration<double, std::milli> ttft(flags.null_ttft_ms);
+  options.time_to_first_token = std::chrono::duration_cast<Duration>(ttft);
+  if (flags.null_stall_s > 0.0) {
+    constexpr int64_t kStepsBeforeStall = 100;
+    options.faults.num_steps_before_stall = kStepsBeforeStall;
+    const std::chrono::duration<double> stall(flags.null_stall_s);
+    options.faults.stall_time = std::chrono::duration_cast<Duration>(stall);
+  }
   return options;
 }
 

@@ -42,7 +42,9 @@ struct ServeFlags {
   bool log_requests = false;
 
   std::string engine = "cpu";
-  NullEngineOptions null_engine;
+  double null_tokens_per_second = 50.0;
+  double null_ttft_ms = 0.0;
+  double null_stall_s = 0.0;  // 0: never
 };
 
 void add_serve_flags(CommandLine& line, ServeFlags& flags);
@@ -50,6 +52,7 @@ void add_serve_flags(CommandLine& line, ServeFlags& flags);
 // Each refuses what cannot work, by the flag's name.
 Result<ApiServerOptions> api_server_options_of(const ServeFlags& flags);
 Result<ServingOptions> serving_options_of(const ServeFlags& flags);
+Result<NullEngineOptions> null_engine_options_of(const ServeFlags& flags);
 Result<LogOptions> log_options_of(const ServeFlags& flags);
 
 }  // namespace millrace
