@@ -51,6 +51,8 @@ TEST(NativeWriter, SaysHowAChoiceEnded) {
   EXPECT_EQ(finish_reason(), parsed(R"({"type":"stop","matched":"#"})"));
   ending = {.finish_reason = "length", .stop_reason = {}};
   EXPECT_EQ(finish_reason(), parsed(R"({"type":"length","length":2})"));
+  ending = {.finish_reason = "abort", .stop_reason = {}};
+  EXPECT_EQ(finish_reason(), parsed(R"({"type":"abort","message":"aborted on request"})"));
   ending = {};
   result.prompts[0].choices[0].tokens.clear();
   EXPECT_EQ(finish_reason(), parsed(R"({"type":"stop","matched":null})"));
@@ -126,6 +128,11 @@ TEST(NativeWriter, WritesLogprobsOfPromptAndOutput) {
   EXPECT_EQ(meta.at("input_top_logprobs"), parsed("[null,[[-0.25,111,null]]]"));
   EXPECT_EQ(meta.at("output_token_logprobs"), parsed("[[-2,97,null]]"));
   EXPECT_EQ(meta.at("output_top_logprobs"), parsed("[[[-0.5,98,null]]]"));
+
+  request.return_text_in_logprobs = true;
+  const json::value with_text = parsed(whole_of(request, result)).at("meta_info");
+  EXPECT_EQ(with_text.at("input_token_logprobs"), parsed(R"([[null,72,"H"],[-1,105,"i"]])"));
+  EXPECT_EQ(with_text.at("output_top_logprobs"), parsed(R"([[[-0.5,98,"b"]]])"));
 }
 
 }  // namespace
