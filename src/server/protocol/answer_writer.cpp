@@ -18,7 +18,7 @@ std::unique_ptr<AnswerWriter> make_answer_writer(
     case Api::kNative:
       break;
   }
-  return std::make_unique<NativeWriter>(request, std::move(identity));
+  return std::make_unique<NativeWriter>(request, tokenizer, std::move(identity));
 }
 
 void append_failure(std::string_view error_body, std::string& out) {

@@ -1,9 +1,12 @@
 #include "server/protocol/json_text.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "text/unicode.h"
 
@@ -115,11 +118,12 @@ void append_json_integer(int64_t value, std::string& out) {
   append_digits(value, out);
 }
 
+// std::to_chars would write out all digits of a large number.
 void append_json_number(float value, std::string& out) {
   if (!std::isfinite(value)) {
     out += "null";
   } else {
-    append_digits(value, out);
+    fmt::format_to(std::back_inserter(out), "{}", value);
   }
 }
 
@@ -127,7 +131,7 @@ void append_json_number(double value, std::string& out) {
   if (!std::isfinite(value)) {
     out += "null";
   } else {
-    append_digits(value, out);
+    fmt::format_to(std::back_inserter(out), "{}", value);
   }
 }
 

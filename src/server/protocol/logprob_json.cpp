@@ -13,32 +13,6 @@ bool continues_character(char byte) {
   return (static_cast<uint8_t>(byte) & 0xC0) == 0x80;
 }
 
-// The logprobs of one position, best first. The sampler puts the chosen token in front and orders
-// the others; equally likely ones go by their ids. REQUIRES: the list is not empty.
-class BestFirst {
- public:
-  explicit BestFirst(std::span<const TokenLogprob> logprobs) : logprobs_(logprobs) {
-    const TokenLogprob& chosen = logprobs.front();
-    const auto others = logprobs.subspan(1);
-    const auto worse = std::ranges::find_if(others, [&](const TokenLogprob& other) {
-      return other.logprob != chosen.logprob ? other.logprob < chosen.logprob
-                                             : other.id > chosen.id;
-    });
-    chosen_place_ = static_cast<size_t>(worse - others.begin());
-  }
-
-  size_t size() const { return logprobs_.size(); }
-  size_t chosen_place() const { return chosen_place_; }
-  const TokenLogprob& operator[](size_t place) const {
-    if (place == chosen_place_) return logprobs_.front();
-    return logprobs_[place < chosen_place_ ? place + 1 : place];
-  }
-
- private:
-  std::span<const TokenLogprob> logprobs_;
-  size_t chosen_place_ = 0;
-};
-
 // Bytes as text; those that are no UTF-8 as \xf0, the way OpenAI's chats name such tokens.
 std::string readable(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -84,6 +58,15 @@ void append_bytes(std::string_view bytes, std::string& out) {
 }
 
 }  // namespace
+
+BestFirst::BestFirst(std::span<const TokenLogprob> logprobs) : logprobs_(logprobs) {
+  const TokenLogprob& chosen = logprobs.front();
+  const auto others = logprobs.subspan(1);
+  const auto worse = std::ranges::find_if(others, [&](const TokenLogprob& other) {
+    return other.logprob != chosen.logprob ? other.logprob < chosen.logprob : other.id > chosen.id;
+  });
+  chosen_place_ = static_cast<size_t>(worse - others.begin());
+}
 
 int64_t TextOffset::of(std::string_view bytes) const {
   const bool is_inside = !bytes.empty() && continues_character(bytes.front());

@@ -12,6 +12,25 @@
 
 namespace millrace {
 
+// The logprobs of one position, best first: a view of a list as the sampler makes it, which has the
+// chosen token in front and the others in order. Equally likely ones go by their ids.
+class BestFirst {
+ public:
+  // REQUIRES: `logprobs` is not empty.
+  explicit BestFirst(std::span<const TokenLogprob> logprobs);
+
+  size_t size() const { return logprobs_.size(); }
+  size_t chosen_place() const { return chosen_place_; }
+  const TokenLogprob& operator[](size_t place) const {
+    if (place == chosen_place_) return logprobs_.front();
+    return logprobs_[place < chosen_place_ ? place + 1 : place];
+  }
+
+ private:
+  std::span<const TokenLogprob> logprobs_;
+  size_t chosen_place_ = 0;
+};
+
 // Counts the characters (code points) of a text while the bytes of its tokens go by. A token that
 // begins in the middle of a character stands where that character does. Bytes that are no UTF-8 are
 // counted by their leading bytes, which is right for all text that becomes whole in the end.

@@ -4,50 +4,24 @@
 
 #include "base/clock.h"
 #include "server/protocol/json_text.h"
+#include "server/protocol/logprob_json.h"
 
 namespace millrace {
 namespace {
-
-// [logprob, id, null]: SGLang has the token's text in the third place where it is asked for.
-void append_logprob(const TokenLogprob& token, std::string& out) {
-  out += '[';
-  append_json_logprob(token.logprob, out);
-  out += ',';
-  append_json_integer(token.id, out);
-  out += ",null]";
-}
-
-void append_unknown_logprob(TokenId id, std::string& out) {
-  out += "[null,";
-  append_json_integer(id, out);
-  out += ",null]";
-}
-
-// The most likely at one position, without the token itself where it is not among them.
-void append_top_logprobs(std::span<const TokenLogprob> logprobs, size_t num_top, std::string& out) {
-  std::vector<TokenLogprob> best(logprobs.begin(), logprobs.end());
-  std::ranges::stable_sort(best, [](const TokenLogprob& a, const TokenLogprob& b) {
-    return a.logprob != b.logprob ? a.logprob > b.logprob : a.id < b.id;
-  });
-  out += '[';
-  for (size_t i = 0; i < std::min(best.size(), num_top); ++i) {
-    if (i > 0) out += ',';
-    append_logprob(best[i], out);
-  }
-  out += ']';
-}
 
 void append_comma(std::string& out) {
   if (!out.empty()) out += ',';
 }
 
-// {"type":"stop","matched":...} or {"type":"length","length":...}
+// {"type":"stop","matched":...}, {"type":"length","length":...} or {"type":"abort","message":...}
 void append_finish_reason(
     const Ending& ending, std::optional<TokenId> last_token, int64_t num_tokens, std::string& out
 ) {
   if (ending.finish_reason == "length") {
     out += "{\"type\":\"length\",\"length\":";
     append_json_integer(num_tokens, out);
+  } else if (ending.finish_reason == "abort") {
+    out += "{\"type\":\"abort\",\"message\":\"aborted on request\"";
   } else {
     out += "{\"type\":";
     append_json_string(ending.finish_reason, out);
@@ -65,9 +39,44 @@ void append_finish_reason(
 
 }  // namespace
 
-NativeWriter::NativeWriter(const GenerationRequest& request, AnswerIdentity identity)
-    : request_(request) {
+NativeWriter::NativeWriter(
+    const GenerationRequest& request, const Tokenizer& tokenizer, AnswerIdentity identity
+)
+    : request_(request), tokenizer_(tokenizer) {
   append_json_string(identity.id, id_);
+}
+
+// [logprob, id, text]; the text is null unless it was asked for.
+void NativeWriter::append_logprob(TokenId id, std::optional<float> logprob, std::string& out)
+    const {
+  out += '[';
+  if (logprob) {
+    append_json_logprob(*logprob, out);
+  } else {
+    out += "null";
+  }
+  out += ',';
+  append_json_integer(id, out);
+  out += ',';
+  if (request_.return_text_in_logprobs) {
+    append_json_string(tokenizer_.token_bytes(id), out);
+  } else {
+    out += "null";
+  }
+  out += ']';
+}
+
+// The most likely at one position, without the token itself where it is not among them.
+void NativeWriter::append_top_logprobs(
+    std::span<const TokenLogprob> logprobs, int32_t num_top, std::string& out
+) const {
+  const BestFirst best(logprobs);
+  out += '[';
+  for (size_t place = 0; place < std::min(best.size(), static_cast<size_t>(num_top)); ++place) {
+    if (place > 0) out += ',';
+    append_logprob(best[place].id, best[place].logprob, out);
+  }
+  out += ']';
 }
 
 bool NativeWriter::is_list() const {
@@ -85,10 +94,11 @@ NativeWriter::PromptPart NativeWriter::prompt_part(const PromptResult& prompt) c
     append_comma(top);
     const bool is_known = i > 0 && i <= prompt.prompt_logprobs.size();
     if (is_known && !prompt.prompt_logprobs[i - 1].empty()) {
-      append_logprob(prompt.prompt_logprobs[i - 1].front(), part.logprobs);
-      append_top_logprobs(prompt.prompt_logprobs[i - 1], static_cast<size_t>(*num_top), top);
+      const std::vector<TokenLogprob>& logprobs = prompt.prompt_logprobs[i - 1];
+      append_logprob(prompt.prompt[i], logprobs.front().logprob, part.logprobs);
+      append_top_logprobs(logprobs, *num_top, top);
     } else {
-      append_unknown_logprob(prompt.prompt[i], part.logprobs);
+      append_logprob(prompt.prompt[i], std::nullopt, part.logprobs);
       top += "null";
     }
   }
@@ -105,14 +115,12 @@ void NativeWriter::advance(
   for (const SampledToken& token : tokens) {
     append_comma(progress.ids);
     append_json_integer(token.id, progress.ids);
-    if (num_top && !token.logprobs.empty()) {
-      append_comma(progress.logprobs);
-      append_logprob(token.logprobs.front(), progress.logprobs);
-    }
-    if (num_top && *num_top > 0) {
-      append_comma(progress.top_logprobs);
-      append_top_logprobs(token.logprobs, static_cast<size_t>(*num_top), progress.top_logprobs);
-    }
+    if (!num_top || token.logprobs.empty()) continue;
+    append_comma(progress.logprobs);
+    append_logprob(token.id, token.logprobs.front().logprob, progress.logprobs);
+    if (*num_top == 0) continue;
+    append_comma(progress.top_logprobs);
+    append_top_logprobs(token.logprobs, *num_top, progress.top_logprobs);
   }
   progress.num_tokens += static_cast<int64_t>(tokens.size());
   if (!tokens.empty()) progress.last_token = tokens.back().id;

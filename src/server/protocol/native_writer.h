@@ -14,7 +14,9 @@ namespace millrace {
 // says its "index", and the whole answer is a list.
 class NativeWriter : public AnswerWriter {
  public:
-  NativeWriter(const GenerationRequest& request, AnswerIdentity identity);
+  NativeWriter(
+      const GenerationRequest& request, const Tokenizer& tokenizer, AnswerIdentity identity
+  );
 
   void begin(std::span<const PromptResult> prompts, std::string& out) override;
   void delta(const ChoiceDelta& delta, const Usage& usage, std::string& out) override;
@@ -26,8 +28,8 @@ class NativeWriter : public AnswerWriter {
   struct Progress {
     std::string text;
     std::string ids;
-    std::string logprobs;      // [logprob, id, null], ...
-    std::string top_logprobs;  // [[logprob, id, null], ...], ...
+    std::string logprobs;      // [logprob, id, text], ...
+    std::string top_logprobs;  // [[logprob, id, text], ...], ...
     int64_t num_tokens = 0;
     std::optional<TokenId> last_token;
   };
@@ -46,6 +48,10 @@ class NativeWriter : public AnswerWriter {
   };
 
   bool is_list() const;
+  void append_logprob(TokenId id, std::optional<float> logprob, std::string& out) const;
+  void append_top_logprobs(
+      std::span<const TokenLogprob> logprobs, int32_t num_top, std::string& out
+  ) const;
   PromptPart prompt_part(const PromptResult& prompt) const;
   void advance(Progress& progress, std::string_view text, std::span<const SampledToken> tokens)
       const;
@@ -54,6 +60,7 @@ class NativeWriter : public AnswerWriter {
   ) const;
 
   const GenerationRequest& request_;
+  const Tokenizer& tokenizer_;
   std::string id_;  // as a JSON string
   std::vector<PromptPart> prompts_;
   std::vector<Progress> progress_;  // [num_choices] of a stream
