@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/thread_pool.h"
+#include "local_time.h"
 
 namespace millrace {
 namespace {
@@ -202,6 +203,7 @@ Result<ServingOptions> serving_options_of(const ServeFlags& flags) {
   ServingOptions options;
   options.model_names = flags.served_model_names;
   if (options.model_names.empty()) options.model_names.push_back(flags.model.model);
+  options.local_now = local_now;
   options.num_text_threads = threads_or(flags.num_text_threads, num_available_cpus() / 2);
   return options;
 }

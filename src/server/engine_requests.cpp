@@ -14,15 +14,23 @@ namespace {
 constexpr int32_t kCompletionMaxTokensDefault = 16;  // OpenAI's
 
 Result<std::vector<TokenId>> tokenize(
-    const PromptInput& input, const GenerationRequest& request, const ModelText& text
+    PromptInput& input,
+    const GenerationRequest& request,
+    const ModelText& text,
+    std::chrono::local_seconds now
 ) {
-  if (const auto* ids = std::get_if<std::vector<TokenId>>(&input)) return *ids;
+  if (auto* ids = std::get_if<std::vector<TokenId>>(&input)) return std::move(*ids);
   if (const auto* plain = std::get_if<std::string>(&input)) {
     return text.tokenizer.encode(*plain, {.add_special_tokens = request.add_special_tokens});
   }
-  const Result<RenderedChat> chat = render_chat(text, std::get<ChatInput>(input));
-  if (!chat) return chat.error();
-  return tokenize_chat(text, *chat);
+  auto& chat = std::get<ChatInput>(input);
+  chat.now = now;
+  const Result<RenderedChat> rendered = render_chat(text, chat);
+  if (!rendered) return rendered.error();
+  return text.tokenizer.encode(
+      rendered->text,
+      {.add_special_tokens = request.add_special_tokens, .plain_text = rendered->input_ranges}
+  );
 }
 
 // The JSON path of a prompt.
@@ -66,41 +74,55 @@ Result<int32_t> max_tokens_of(
   return std::max(*request.max_tokens, 1);
 }
 
+void keep_last(std::vector<TokenId>& ids, int32_t num_kept) {
+  const auto kept = static_cast<size_t>(num_kept);
+  if (ids.size() > kept) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(kept));
+}
+
+EngineRequest engine_request_of(
+    const GenerationRequest& request,
+    std::vector<TokenId> prompt,
+    int32_t max_tokens,
+    TimePoint arrival
+) {
+  EngineRequest engine_request{
+      .prompt = std::move(prompt),
+      .sampling = request.fields.sampling,
+      .priority = request.fields.priority,
+  };
+  SamplingParams& sampling = engine_request.sampling;
+  sampling.max_tokens = max_tokens;
+  sampling.min_tokens = std::min(sampling.min_tokens, max_tokens);
+  if (request.fields.timeout_s) {
+    const std::chrono::duration<double> timeout(*request.fields.timeout_s);
+    engine_request.deadline = arrival + std::chrono::duration_cast<Duration>(timeout);
+  }
+  return engine_request;
+}
+
 }  // namespace
 
 Result<std::vector<EngineRequest>> build_engine_requests(
-    const GenerationRequest& request,
+    GenerationRequest& request,
     const ModelText& text,
     const EngineLimits& limits,
-    TimePoint arrival
+    TimePoint arrival,
+    std::chrono::local_seconds now
 ) {
   std::vector<EngineRequest> built;
   built.reserve(request.prompts.size());
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     const std::string where = path_of(request, i);
-    Result<std::vector<TokenId>> prompt = tokenize(request.prompts[i], request, text);
+    Result<std::vector<TokenId>> prompt = tokenize(request.prompts[i], request, text, now);
     if (!prompt) return prompt.error();
     if (prompt->empty()) return invalid_argument("the prompt has no tokens", where);
-    if (request.truncate_prompt_tokens) {
-      const auto kept = static_cast<size_t>(*request.truncate_prompt_tokens);
-      if (prompt->size() > kept)
-        prompt->erase(prompt->begin(), prompt->end() - static_cast<std::ptrdiff_t>(kept));
-    }
+    if (request.truncate_prompt_tokens) keep_last(*prompt, *request.truncate_prompt_tokens);
     const Result<int32_t> max_tokens = max_tokens_of(request, prompt->size(), limits, where);
     if (!max_tokens) return max_tokens.error();
-    EngineRequest engine_request{
-        .prompt = *std::move(prompt),
-        .sampling = request.fields.sampling,
-        .priority = request.fields.priority,
-    };
-    engine_request.sampling.max_tokens = *max_tokens;
-    engine_request.sampling.min_tokens = std::min(engine_request.sampling.min_tokens, *max_tokens);
-    if (request.fields.timeout_s) {
-      const std::chrono::duration<double> timeout(*request.fields.timeout_s);
-      engine_request.deadline = arrival + std::chrono::duration_cast<Duration>(timeout);
-    }
-    built.push_back(std::move(engine_request));
+    built.push_back(engine_request_of(request, *std::move(prompt), *max_tokens, arrival));
   }
+  // They may be megabytes.
+  for (PromptInput& prompt : request.prompts) prompt = std::string();
   return built;
 }
 

@@ -16,8 +16,13 @@ namespace {
 // An answer with more logprobs than this takes milliseconds to word: not on an I/O thread.
 constexpr size_t kLogprobsOfLargeAnswer = 4096;
 
+// The client's own id of a call, or that of its HTTP request.
+const std::string& id_of(const GenerationRequest& request, const http::Exchange& exchange) {
+  return request.request_id.empty() ? exchange.request().id : request.request_id;
+}
+
 AnswerIdentity identity_of(const GenerationRequest& request, const http::Exchange& exchange) {
-  const std::string& id = exchange.request().id;
+  const std::string& id = id_of(request, exchange);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {
       .id = request.api == Api::kChat          ? "chatcmpl-" + id
@@ -70,7 +75,7 @@ std::shared_ptr<GenerationCall> GenerationCall::make(
 }
 
 GenerationCall::~GenerationCall() {
-  services_.calls.remove(exchange_->request().id, *this);
+  services_.calls.remove(id_of(request_, *exchange_), *this);
 }
 
 GenerationCall::GenerationCall(
@@ -85,15 +90,14 @@ GenerationCall::GenerationCall(
       ) {}
 
 void GenerationCall::start() {
-  services_.calls.add(exchange_->request().id, shared_from_this());
+  services_.calls.add(id_of(request_, *exchange_), weak_from_this());
   exchange_->on_wake([self = shared_from_this()] { self->on_news(); });
   exchange_->on_client_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->leave();
   });
-  Result<std::vector<EngineRequest>> requests =
-      build_engine_requests(request_, services_.text, services_.engine.limits(), arrival_);
-  // Their number is still wanted; they may be megabytes.
-  for (PromptInput& prompt : request_.prompts) prompt = std::string();
+  Result<std::vector<EngineRequest>> requests = build_engine_requests(
+      request_, services_.text, services_.engine.limits(), arrival_, services_.local_now()
+  );
   Result<void> submitted = requests ? submit(*std::move(requests)) : requests.error();
   if (!submitted) {
     leave();

@@ -5,7 +5,9 @@
 // The exchange and the engine own the call; it is gone when both have let go.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,6 +41,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
     ServerMetrics& metrics;
     TextWorkers& workers;
     CallRegistry& calls;
+    const std::function<std::chrono::local_seconds()>& local_now;  // for chat templates
   };
 
   static std::shared_ptr<GenerationCall> make(

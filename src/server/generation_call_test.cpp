@@ -82,8 +82,14 @@ class GenerationCallTest : public ::testing::Test {
   ServerMetrics metrics_{"test"};
   TextWorkers workers_{1, 16};
   CallRegistry calls_;
+  std::function<std::chrono::local_seconds()> now_ = [] { return std::chrono::local_seconds(); };
   GenerationCall::Services services_{
-      .engine = engine_, .text = text_, .metrics = metrics_, .workers = workers_, .calls = calls_};
+      .engine = engine_,
+      .text = text_,
+      .metrics = metrics_,
+      .workers = workers_,
+      .calls = calls_,
+      .local_now = now_};
   GenerationRequest request_;
   http::TestServer server_;
   http::RawPeer peer_;

@@ -22,7 +22,6 @@ constexpr size_t kLogitBiasMax = 1024;
 // Before words are tokenized; validate() bounds their tokens.
 constexpr size_t kBadWordsMax = 1024;
 constexpr size_t kBadWordBytesMax = 1024;
-constexpr double kTimeoutMax_s = 86400.0;
 
 Error out_of_range(std::string_view where, std::string_view what, std::string_view reason) {
   return invalid_argument(

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "server/generation_call.h"
+#include "server/protocol/abort_request.h"
 #include "server/protocol/api_error.h"
 #include "server/protocol/chat_request.h"
 #include "server/protocol/completion_request.h"
 #include "server/protocol/native_request.h"
-#include "server/protocol/tokenize_request.h"
 #include "server/routes.h"
 
 namespace millrace {
@@ -23,11 +23,6 @@ constexpr size_t kShortBodyBytes = 2048;
 
 void refuse(http::Exchange& exchange, const Error& error) {
   exchange.respond(to_response(to_api_error(error)));
-}
-
-Error overloaded() {
-  return {
-      ErrorCode::kResourceExhausted, "too many requests wait; try again later", "", "overloaded"};
 }
 
 // The time limit that a client's proxy states: seconds, in X-Request-Timeout. The shorter of the
@@ -82,8 +77,8 @@ void abort(ApiState& state, const ExchangePtr& exchange) {
   const Result<AbortRequest> request = read_abort_request(exchange->request().body);
   if (!request) return refuse(*exchange, request.error());
   const CallRegistry& calls = state.serving()->calls;
-  const auto found = request->request_id ? calls.find(*request->request_id) : calls.all();
-  if (found.empty() && request->request_id) {
+  const auto found = request->abort_all ? calls.all() : calls.find(request->request_id);
+  if (found.empty() && !request->abort_all) {
     return refuse(*exchange, not_found("no request of this id is under way", "rid"));
   }
   for (const auto& call : found) call->abort();

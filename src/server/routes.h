@@ -2,11 +2,16 @@
 // `state`, which outlives the router.
 #pragma once
 
+#include <functional>
+
 #include "base/result.h"
 #include "http/router.h"
 #include "server/api_state.h"
 
 namespace millrace {
+
+// What is said when the text workers have too much to do.
+Error overloaded();
 
 // /v1/completions, /v1/chat/completions, /generate, /abort_request.
 Result<void> add_generation_routes(http::Router& router, ApiState& state);

@@ -8,6 +8,7 @@ namespace millrace {
 Serving::Serving(LocalModel loaded, ServingOptions options)
     : model(std::move(loaded)),
       model_names(std::move(options.model_names)),
+      local_now(std::move(options.local_now)),
       created_s(std::chrono::duration_cast<std::chrono::seconds>(
                     std::chrono::system_clock::now().time_since_epoch()
       )
@@ -28,6 +29,7 @@ GenerationCall::Services Serving::services() {
       .metrics = metrics,
       .workers = workers,
       .calls = calls,
+      .local_now = local_now,
   };
 }
 

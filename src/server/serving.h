@@ -2,7 +2,9 @@
 // parts; lives from the end of loading to the end of the server.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@ namespace millrace {
 
 struct ServingOptions {
   std::vector<std::string> model_names;  // that clients may ask for; the first is the model's own
+  std::function<std::chrono::local_seconds()> local_now;  // the date that chat templates show
   size_t num_text_threads = 1;
   size_t num_text_tasks_waiting_max = 4096;  // requests that wait for a text thread; then 503
 };
@@ -30,6 +33,7 @@ struct Serving {
 
   LocalModel model;
   const std::vector<std::string> model_names;
+  const std::function<std::chrono::local_seconds()> local_now;
   const int64_t created_s;  // Unix time
   const RequestContext request_context;
   ServerMetrics metrics;
