@@ -9,25 +9,24 @@ namespace {
 
 constexpr size_t kQuotedBytesMax = 100;
 
-// Whole characters only, if the text is UTF-8.
-std::string_view cut(std::string_view text, size_t num_bytes_max) {
+// Paths can hold a client's keys.
+constexpr size_t kPathBytesMax = 160;
+
+std::string path_text(std::string_view path) {
+  return std::string(cut_text(path, kPathBytesMax));
+}
+
+}  // namespace
+
+std::string_view cut_text(std::string_view text, size_t num_bytes_max) {
   if (text.size() <= num_bytes_max) return text;
   size_t size = num_bytes_max;
   while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
   return text.substr(0, size);
 }
 
-// Paths can hold a client's keys.
-constexpr size_t kPathBytesMax = 160;
-
-std::string path_text(std::string_view path) {
-  return std::string(cut(path, kPathBytesMax));
-}
-
-}  // namespace
-
 std::string quoted(std::string_view text) {
-  const std::string_view start = cut(text, kQuotedBytesMax);
+  const std::string_view start = cut_text(text, kQuotedBytesMax);
   return fmt::format("'{}{}'", start, start.size() < text.size() ? "..." : "");
 }
 

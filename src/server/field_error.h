@@ -11,6 +11,9 @@
 
 namespace millrace {
 
+// At most so many bytes of the text, ending with a whole character if it is UTF-8.
+std::string_view cut_text(std::string_view text, size_t num_bytes_max);
+
 // A client's own words for a message: in quotes, cut after 100 bytes.
 std::string quoted(std::string_view text);
 
