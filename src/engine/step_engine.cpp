@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/rng.h"
 
 namespace millrace {
 namespace {
@@ -84,8 +83,9 @@ Result<std::unique_ptr<StepEngine>> StepEngine::start(
 ) {
   CHECK(runner != nullptr, "an engine needs a model");
   if (auto checked = check_config(config, *runner); !checked) return checked.error();
-  SchedulerConfig limits = scheduler_config_of(config, *runner);
+  const SchedulerConfig limits = scheduler_config_of(config, *runner);
   if (auto valid = validate(limits); !valid) return valid.error();
+<<<<<<< HEAD
   return std::unique_ptr<StepEngine>(
       new StepEngine(std::move(runner), std::move(config), std::move(limits))
   );
@@ -99,12 +99,23 @@ StepEngine::StepEngine(
       limits_(limits_of(config_, scheduler_config_, runner->vocab_size())),
       inbox_(5 * static_cast<size_t>(config_.max_num_live_seqs) + 2),
       core_(scheduler_config_, std::move(runner)),
+=======
+  return std::unique_ptr<StepEngine>(new StepEngine(std::move(runner), config, limits));
+}
+
+StepEngine::StepEngine(
+    std::unique_ptr<ModelRunner> runner, const EngineConfig& config, const SchedulerConfig& limits
+)
+    : intake_(limits, limits_of(config, limits, runner->vocab_size()), config.seed),
+      core_(limits, std::move(runner)),
+>>>>>>> s2-c
       thread_([this] { run(); }) {}
 
 StepEngine::~StepEngine() {
   shutdown(ShutdownMode::kAbort);
 }
 
+<<<<<<< HEAD
 Result<void> StepEngine::check(const EngineRequest& request) const {
   const SamplingLimits limits{
       .vocab_size = limits_.vocab_size,
@@ -183,29 +194,22 @@ void StepEngine::cancel(RequestId id, int32_t choice) {
   send(Cancellation{id, choice});
 }
 
+=======
+>>>>>>> s2-c
 EngineStats StepEngine::stats() const {
-  const std::lock_guard lock(mutex_);
-  EngineStats stats = stats_;
-  stats.num_live_seqs = num_live_seqs_;
-  if (num_live_seqs_ > 0) stats.working_since = last_progress_;
+  EngineStats stats;
+  {
+    const std::lock_guard lock(mutex_);
+    stats = stats_;
+  }
+  intake_.fill(stats);
   return stats;
 }
 
 void StepEngine::shutdown(ShutdownMode mode) {
-  {
-    const std::lock_guard lock(mutex_);
-    const bool is_news = !shutdown_ || (*shutdown_ != mode && mode == ShutdownMode::kAbort);
-    if (is_news) {
-      shutdown_ = mode;
-      send(mode);
-    }
-  }
+  intake_.shut_down(mode);
   const std::lock_guard lock(join_mutex_);
   if (thread_.joinable()) thread_.join();
-}
-
-void StepEngine::send(Command command) {
-  CHECK(inbox_.try_push(std::move(command)) != PushResult::kFull, "the inbox is sized for all");
 }
 
 void StepEngine::run() {
@@ -217,22 +221,21 @@ void StepEngine::run() {
     publish_stats();
   }
   CHECK(sinks_.empty(), "a request was left without an end");
-  inbox_.close();
 }
 
 // Takes all that has been sent; with nothing to compute, sleeps until something is.
 void StepEngine::receive() {
   const bool may_sleep = core_.is_idle() && !is_stopping_;
-  std::optional<Command> command = may_sleep ? inbox_.pop() : inbox_.try_pop();
-  for (; command; command = inbox_.try_pop()) apply(std::move(*command));
+  std::optional<Intake::Command> command = may_sleep ? intake_.pop() : intake_.try_pop();
+  for (; command; command = intake_.try_pop()) apply(std::move(*command));
 }
 
-void StepEngine::apply(Command command) {
-  if (auto* submission = std::get_if<Submission>(&command)) {
+void StepEngine::apply(Intake::Command command) {
+  if (auto* submission = std::get_if<Intake::Submission>(&command)) {
     sinks_.emplace(submission->request.id, std::move(submission->sink));
     const bool is_added = core_.add(std::move(submission->request)).ok();
     CHECK(is_added, "submit() accepted what the scheduler refuses");
-  } else if (const auto* cancellation = std::get_if<Cancellation>(&command)) {
+  } else if (const auto* cancellation = std::get_if<Intake::Cancellation>(&command)) {
     if (cancellation->choice) {
       core_.cancel(cancellation->request, *cancellation->choice);
     } else {
@@ -246,27 +249,14 @@ void StepEngine::apply(Command command) {
 
 void StepEngine::deliver(std::vector<EngineEvent> events) {
   for (EngineEvent& event : events) {
-    account(event);
     const RequestId id = request_of(event);
     const auto* finished = std::get_if<FinishedEvent>(&event);
+    if (finished != nullptr) intake_.account(*finished);
     const bool is_over = finished != nullptr && finished->num_choices_unfinished == 0;
     const auto found = sinks_.find(id);
     CHECK(found != sinks_.end(), "an event of a request that is over");
     found->second->on_event(std::move(event));
     if (is_over) sinks_.erase(found);
-  }
-}
-
-// Before its sink hears of an end, the place of the sequence is free for another.
-void StepEngine::account(const EngineEvent& event) {
-  const auto* finished = std::get_if<FinishedEvent>(&event);
-  if (finished == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  --num_live_seqs_;
-  if (finished->num_choices_unfinished == 0) {
-    live_.erase(finished->request);
-  } else {
-    live_[finished->request].choice_cancelled[static_cast<size_t>(finished->choice)] = true;
   }
 }
 
@@ -282,9 +272,9 @@ void StepEngine::publish_stats() {
       .num_steps = core_.num_steps(),
       .last_step_time = core_.last_step_time(),
   };
+  intake_.note_progress(Clock::now());
   const std::lock_guard lock(mutex_);
   stats_ = stats;
-  last_progress_ = Clock::now();
 }
 
 }  // namespace millrace
