@@ -201,6 +201,7 @@ Result<ServingOptions> serving_options_of(const ServeFlags& flags) {
     return wrong_value("--max-logprobs", "0 to 1024", std::to_string(flags.max_logprobs));
   }
   ServingOptions options;
+  options.model_path = flags.model.model;
   options.model_names = flags.served_model_names;
   if (options.model_names.empty()) options.model_names.push_back(flags.model.model);
   options.local_now = local_now;

@@ -85,21 +85,6 @@ Result<std::unique_ptr<StepEngine>> StepEngine::start(
   if (auto checked = check_config(config, *runner); !checked) return checked.error();
   const SchedulerConfig limits = scheduler_config_of(config, *runner);
   if (auto valid = validate(limits); !valid) return valid.error();
-<<<<<<< HEAD
-  return std::unique_ptr<StepEngine>(
-      new StepEngine(std::move(runner), std::move(config), std::move(limits))
-  );
-}
-
-StepEngine::StepEngine(
-    std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits
-)
-    : config_(std::move(config)),
-      scheduler_config_(std::move(limits)),
-      limits_(limits_of(config_, scheduler_config_, runner->vocab_size())),
-      inbox_(5 * static_cast<size_t>(config_.max_num_live_seqs) + 2),
-      core_(scheduler_config_, std::move(runner)),
-=======
   return std::unique_ptr<StepEngine>(new StepEngine(std::move(runner), config, limits));
 }
 
@@ -108,94 +93,12 @@ StepEngine::StepEngine(
 )
     : intake_(limits, limits_of(config, limits, runner->vocab_size()), config.seed),
       core_(limits, std::move(runner)),
->>>>>>> s2-c
       thread_([this] { run(); }) {}
 
 StepEngine::~StepEngine() {
   shutdown(ShutdownMode::kAbort);
 }
 
-<<<<<<< HEAD
-Result<void> StepEngine::check(const EngineRequest& request) const {
-  const SamplingLimits limits{
-      .vocab_size = limits_.vocab_size,
-      .n_max = config_.n_max,
-      .logprobs_max = config_.logprobs_max};
-  if (auto valid = validate(request.sampling, limits); !valid) return valid;
-  if (auto runnable = check_runnable(scheduler_config_, request.prompt.size()); !runnable) {
-    return runnable;
-  }
-  for (size_t i = 0; i < request.prompt.size(); ++i) {
-    const TokenId id = request.prompt[i];
-    if (id >= 0 && id < limits_.vocab_size) continue;
-    return invalid_argument(
-        fmt::format("prompt token {} is {}, not between 0 and {}", i, id, limits_.vocab_size - 1),
-        "prompt"
-    );
-  }
-  return {};
-}
-
-Result<RequestId> StepEngine::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
-  CHECK(sink != nullptr, "events need a place to go");
-  if (auto checked = check(request); !checked) return checked.error();
-  const int32_t n = request.sampling.n;
-
-  const std::lock_guard lock(mutex_);
-  if (shutdown_) return Error{ErrorCode::kCancelled, "the engine is shutting down", ""};
-  if (n > config_.max_num_live_seqs - num_live_seqs_) {
-    return Error{
-        ErrorCode::kResourceExhausted,
-        fmt::format(
-            "{} sequences run or wait, and at most {} may",
-            num_live_seqs_,
-            config_.max_num_live_seqs
-        ),
-        "",
-    };
-  }
-  const RequestId id{num_accepted_++};
-  const uint64_t seed = request.sampling.seed.value_or(random_bits(config_.seed, id.value));
-  live_[id] = {
-      .num_choices_unfinished = n,
-      .choice_cancelled = std::vector<bool>(static_cast<size_t>(n), false),
-  };
-  if (num_live_seqs_ == 0) last_progress_ = Clock::now();
-  num_live_seqs_ += n;
-  send(Submission{
-      .request =
-          {.id = id,
-           .prompt = std::move(request.prompt),
-           .sampling = std::move(request.sampling),
-           .seed = seed,
-           .priority = request.priority,
-           .arrival = Clock::now(),
-           .deadline = request.deadline},
-      .sink = std::move(sink),
-  });
-  return id;
-}
-
-void StepEngine::cancel(RequestId id) {
-  const std::lock_guard lock(mutex_);
-  const auto found = live_.find(id);
-  if (found == live_.end() || std::exchange(found->second.is_cancelled, true)) return;
-  send(Cancellation{.request = id});
-}
-
-void StepEngine::cancel(RequestId id, int32_t choice) {
-  const std::lock_guard lock(mutex_);
-  const auto found = live_.find(id);
-  if (found == live_.end() || found->second.is_cancelled) return;
-  std::vector<bool>& cancelled = found->second.choice_cancelled;
-  CHECK(choice >= 0 && static_cast<size_t>(choice) < cancelled.size(), "a choice that never was");
-  if (cancelled[static_cast<size_t>(choice)]) return;
-  cancelled[static_cast<size_t>(choice)] = true;
-  send(Cancellation{id, choice});
-}
-
-=======
->>>>>>> s2-c
 EngineStats StepEngine::stats() const {
   EngineStats stats;
   {

@@ -10,7 +10,17 @@ void ApiState::serve(std::unique_ptr<Serving> serving) {
   phase_ = ServerPhase::kServing;
 }
 
-}  // namespace millrace
-namespace millrace {
-Health ApiState::health() const { const Serving* s = serving(); return judge_health(phase_, s ? s->model.engine->stats() : EngineStats(), Clock::now(), stall_timeout_); }
+Health ApiState::health() const {
+  const Serving* serving = this->serving();
+  const EngineStats stats = serving != nullptr ? serving->model.engine->stats() : EngineStats();
+  return judge_health(phase(), stats, Clock::now(), stall_timeout_);
 }
+
+std::string ApiState::metrics_text(const http::CountersSnapshot& counters) const {
+  const Serving* serving = this->serving();
+  if (serving == nullptr) return {};
+  const Engine& engine = *serving->model.engine;
+  return serving->metrics.render(engine.stats(), engine.limits(), counters);
+}
+
+}  // namespace millrace

@@ -28,6 +28,7 @@ class ApiState {
   void begin_drain() { phase_ = ServerPhase::kDraining; }
 
   Health health() const;
+  std::string metrics_text(const http::CountersSnapshot& counters) const;
   const std::string& version() const { return version_; }
   Log& log() const { return log_; }
 

@@ -1,7 +1,6 @@
-// Whether the server lives and is ready, from what it does and not from what it hopes.
+// Whether the server lives and is ready.
 #pragma once
-
-#include <string_view>
+#include <string>
 
 #include "base/clock.h"
 #include "engine/engine.h"
@@ -9,6 +8,15 @@
 namespace millrace {
 
 enum class ServerPhase { kStarting, kServing, kDraining };
-struct Health { bool is_live=true; bool is_ready=true; std::string_view reason; };
-inline Health judge_health(ServerPhase phase, const EngineStats&, TimePoint, Duration) { return {true, phase==ServerPhase::kServing, "x"}; }
+struct Health {
+  bool is_live = true;
+  bool is_ready = true;
+};
+inline Health judge_health(ServerPhase phase, const EngineStats&, TimePoint, Duration) {
+  return {true, phase == ServerPhase::kServing};
+}
+inline std::string to_json(const Health&) {
+  return "{}";
+}
+
 }  // namespace millrace

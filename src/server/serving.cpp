@@ -7,6 +7,7 @@ namespace millrace {
 
 Serving::Serving(LocalModel loaded, ServingOptions options)
     : model(std::move(loaded)),
+      model_path(std::move(options.model_path)),
       model_names(std::move(options.model_names)),
       local_now(std::move(options.local_now)),
       created_s(std::chrono::duration_cast<std::chrono::seconds>(

@@ -18,6 +18,7 @@
 namespace millrace {
 
 struct ServingOptions {
+  std::string model_path;                // as it was named at start
   std::vector<std::string> model_names;  // that clients may ask for; the first is the model's own
   std::function<std::chrono::local_seconds()> local_now;  // the date that chat templates show
   size_t num_text_threads = 1;
@@ -32,6 +33,7 @@ struct Serving {
   GenerationCall::Services services();
 
   LocalModel model;
+  const std::string model_path;
   const std::vector<std::string> model_names;
   const std::function<std::chrono::local_seconds()> local_now;
   const int64_t created_s;  // Unix time
