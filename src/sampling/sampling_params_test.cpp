@@ -77,6 +77,13 @@ TEST(SamplingParams, TheMessageSaysWhatWasExpectedAndWhatCame) {
   );
 }
 
+TEST(SamplingParams, EveryKeyThatIsNoTokenIsNamed) {
+  EXPECT_EQ(
+      validate({.logit_bias = {{5, 1.0F}, {100, 1.0F}, {-3, 1.0F}}}, kLimits).error().message,
+      "logit_bias must have token ids below 100 as keys, got 100, -3"
+  );
+}
+
 TEST(SamplingParams, TheReasonSaysHowItIsWrong) {
   const auto reason = [](const SamplingParams& params) {
     return validate(params, kLimits).error().reason;
