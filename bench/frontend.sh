@@ -76,7 +76,7 @@ is_healthy() {
     2>/dev/null
 }
 
-# start_server TOKENS_PER_SECOND: the null engine at this pace a stream (0: at once); waits until it is healthy.
+# start_server TOKENS_PER_SECOND: the null engine at this pace a stream; waits until it is healthy.
 start_server() {
   port=$(free_port)
   taskset -c "$server_core" "$server" serve --engine null --null-tokens-per-second "$1" \
@@ -103,7 +103,7 @@ unpaced=$(tr ',' '\n' <<<"$scenarios" | grep -vx open_streams | paste -sd, || tr
 echo "machine: $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1); server on core $server_core, client on core $client_core"
 echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)"
 if [ -n "$unpaced" ]; then
-  start_server 0
+  start_server 1000000000 # in effect, at once
   measure "$unpaced" $limit
   stop_server
 fi

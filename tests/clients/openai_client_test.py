@@ -40,7 +40,7 @@ def server(name):
     flags = {
         "model": ["--api-key", KEY],
         # As fast as it can, slow enough to be cut, and with room for one alone.
-        "null": ["--engine", "null", "--null-tokens-per-second", "0"],
+        "null": ["--engine", "null", "--null-tokens-per-second", "1000000000"],
         "slow": ["--engine", "null", "--null-tokens-per-second", "20"],
         "single": ["--engine", "null", "--null-tokens-per-second", "20", "--max-num-live-seqs", "1"],
     }
