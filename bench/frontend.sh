@@ -50,6 +50,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 server_flags=("$@")
+readonly sequences=16384 # that run at once: more than any scenario has open
 
 die() { echo "frontend.sh: $*" >&2; exit 1; }
 [ -x "$server" ] || die "no $server: ./dev build"
@@ -80,7 +81,7 @@ is_healthy() {
 start_server() {
   port=$(free_port)
   taskset -c "$server_core" "$server" serve --engine null --null-tokens-per-second "$1" \
-    --host 127.0.0.1 --port "$port" "${server_flags[@]}" >"$scratch/server.log" 2>&1 &
+    --max-num-seqs "$sequences" --max-num-live-seqs "$sequences" --host 127.0.0.1 --port "$port" "${server_flags[@]}" >"$scratch/server.log" 2>&1 &
   server_pid=$!
   for _ in $(seq 300); do
     kill -0 "$server_pid" 2>/dev/null || { cat "$scratch/server.log" >&2; die "the server did not start"; }

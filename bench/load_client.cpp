@@ -33,20 +33,23 @@ Result<http::UniqueFd> connect_to(uint16_t port) {
 }  // namespace
 
 Result<LoadClient> LoadClient::connect(uint16_t port, size_t num_connections) {
-  LoadClient client;
+  LoadClient client(port);
   client.epoll_ = http::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  client.connections_.resize(num_connections);
   for (size_t i = 0; i < num_connections; ++i) {
-    Result<http::UniqueFd> socket = connect_to(port);
-    if (!socket) return socket.error();
-    client.connections_[i].socket = std::move(*socket);
-    epoll_event event = {.events = EPOLLIN, .data = {.u64 = i}};
-    const int fd = client.connections_[i].socket.get();
-    if (::epoll_ctl(client.epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-      return system_error("epoll_ctl");
-    }
+    if (Result<void> added = client.add_connection(); !added) return added.error();
   }
   return client;
+}
+
+Result<void> LoadClient::add_connection() {
+  Result<http::UniqueFd> socket = connect_to(port_);
+  if (!socket) return socket.error();
+  epoll_event event = {.events = EPOLLIN, .data = {.u64 = connections_.size()}};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket->get(), &event) != 0) {
+    return system_error("epoll_ctl");
+  }
+  connections_.push_back({.socket = std::move(*socket)});
+  return {};
 }
 
 Result<void> LoadClient::send(size_t connection, std::string_view bytes) {

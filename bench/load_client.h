@@ -33,6 +33,8 @@ class LoadClient {
   static Result<LoadClient> connect(uint16_t port, size_t num_connections);
 
   size_t num_connections() const { return connections_.size(); }
+  // One more: its number is num_connections() before.
+  Result<void> add_connection();
 
   // REQUIRES: `bytes` fit the socket's buffer: an error otherwise, for the server does not read.
   Result<void> send(size_t connection, std::string_view bytes);
@@ -51,9 +53,10 @@ class LoadClient {
     ResponseReader reader;
   };
 
-  LoadClient() = default;
+  explicit LoadClient(uint16_t port) : port_(port) {}
   Result<void> receive(size_t connection, ResponseHandler& handler);
 
+  uint16_t port_;
   http::UniqueFd epoll_;
   std::vector<Connection> connections_;
   std::vector<char> buffer_ = std::vector<char>(size_t{256} << 10);

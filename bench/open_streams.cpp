@@ -61,14 +61,16 @@ class OpenStreams {
     const double lifetime_s =
         static_cast<double>(options_.num_streams) / options_.starts_per_second + kSettleSeconds +
         options_.seconds;
-    // Twice as long as is needed: none may end while it is watched.
-    const auto num_tokens = static_cast<int64_t>(2 * lifetime_s * options_.tokens_per_second);
+    // Longer than is needed: none may end while it is watched, also where starting takes its time.
+    const auto num_tokens = static_cast<int64_t>(10 * lifetime_s * options_.tokens_per_second);
     const std::string request = generation_request(
         target_.model,
         {.is_chat = options_.is_chat, .is_stream = true, .num_output_tokens = num_tokens}
     );
     const TimePoint start = Clock::now();
     for (size_t i = 0; i < options_.num_streams; ++i) {
+      // Not before it is used: a server closes connections on which nothing comes.
+      if (Result<void> added = client_.add_connection(); !added) return added;
       if (i % kSampleEvery == 0) client_.keep_body(i);
       if (Result<void> sent = client_.send(i, request); !sent) return sent;
       const double due_s = static_cast<double>(i + 1) / options_.starts_per_second;
@@ -115,7 +117,7 @@ class OpenStreams {
 Result<Report> measure_open_streams(const Target& target, const OpenStreamsOptions& options) {
   const Result<int64_t> rss_before = resident_bytes(target.pid);
   if (!rss_before) return rss_before.error();
-  Result<LoadClient> client = LoadClient::connect(target.port, options.num_streams);
+  Result<LoadClient> client = LoadClient::connect(target.port, 0);
   if (!client) return client.error();
   OpenStreams streams(target, options, *client);
   if (Result<void> started = streams.start_all(); !started) return started.error();

@@ -12,7 +12,7 @@ namespace {
 // 32 words that are one token each in the vocabularies of GPT-2, Llama 3, Qwen and SmolLM2.
 constexpr std::string_view kPrompt =
     "The people of the small town near the river said that they had never seen so much water in "
-    "the old stone house by the green hill and the long road";
+    "the old stone house by the green hill and the long road home";
 
 std::string post(std::string_view path, std::string_view body) {
   return fmt::format(

@@ -110,8 +110,11 @@ class Chats(unittest.TestCase):
         self.assertEqual(self.chat(messages=parts).choices[0].message.content, self.chat().choices[0].message.content)
 
     def test_roles_and_history_reach_the_model(self):
-        history = [{"role": "system", "content": "You answer in one word."}, *QUESTION,
-                   {"role": "assistant", "content": "Paris."}, {"role": "user", "content": "And of Italy?"}]
+        pirate = [{"role": "system", "content": "You are a pirate called Blackbeard."},
+                  {"role": "user", "content": "What is your name?"}]
+        self.assertIn("Blackbeard", self.chat(messages=pirate).choices[0].message.content)
+        history = [*QUESTION, {"role": "assistant", "content": "The capital of France is Paris."},
+                   {"role": "user", "content": "What is the capital of Italy?"}]
         answer = self.chat(messages=history)
         self.assertGreater(answer.usage.prompt_tokens, self.chat().usage.prompt_tokens)
         self.assertIn("Rome", answer.choices[0].message.content)
