@@ -1,0 +1,158 @@
+#include "bench/canned_server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <unordered_map>
+#include <utility>
+
+#include "bench/process_meter.h"
+#include "http/unique_fd.h"
+
+namespace millrace::bench {
+namespace {
+
+// What one connection has yet to be sent.
+struct Peer {
+  size_t num_bytes_read = 0;
+  size_t num_answers_owed = 0;
+  size_t piece = 0;
+  size_t num_bytes_sent = 0;  // of the piece
+};
+
+// Runs in the forked process until it is killed.
+class CannedLoop {
+ public:
+  CannedLoop(const CannedAnswer& answer, int listener)
+      : answer_(answer), listener_(listener), epoll_(::epoll_create1(0)) {
+    watch(listener_);
+  }
+
+  [[noreturn]] void run() {
+    while (true) {
+      std::array<epoll_event, 512> events;
+      const int timeout = active_.empty() ? -1 : has_sent_ ? 0 : 1;
+      const int num = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout);
+      for (int i = 0; i < num; ++i) take(events[static_cast<size_t>(i)].data.fd);
+      send_round();
+    }
+  }
+
+ private:
+  void watch(int fd) {
+    epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
+    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  }
+
+  void take(int fd) {
+    if (fd == listener_) {
+      const int peer = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK);
+      const int on = 1;
+      ::setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      watch(peer);
+      return;
+    }
+    std::array<char, 65536> buffer;
+    const ssize_t num = ::recv(fd, buffer.data(), buffer.size(), 0);
+    if (num <= 0) {
+      std::erase(active_, fd);
+      peers_.erase(fd);
+      ::close(fd);
+      return;
+    }
+    Peer& peer = peers_[fd];
+    peer.num_bytes_read += static_cast<size_t>(num);
+    if (peer.num_answers_owed == 0) active_.push_back(fd);
+    peer.num_answers_owed += peer.num_bytes_read / answer_.num_request_bytes;
+    peer.num_bytes_read %= answer_.num_request_bytes;
+    if (peer.num_answers_owed == 0) active_.pop_back();
+  }
+
+  // One piece to each that waits for some.
+  void send_round() {
+    has_sent_ = false;
+    for (size_t i = 0; i < active_.size();) {
+      Peer& peer = peers_[active_[i]];
+      const std::string& piece = answer_.pieces[peer.piece];
+      const ssize_t num = ::send(
+          active_[i],
+          piece.data() + peer.num_bytes_sent,
+          piece.size() - peer.num_bytes_sent,
+          MSG_NOSIGNAL
+      );
+      if (num > 0) {
+        has_sent_ = true;
+        advance(peer, static_cast<size_t>(num));
+      }
+      if (peer.num_answers_owed > 0) {
+        ++i;
+      } else {
+        active_[i] = active_.back();
+        active_.pop_back();
+      }
+    }
+  }
+
+  void advance(Peer& peer, size_t num_bytes) {
+    peer.num_bytes_sent += num_bytes;
+    if (peer.num_bytes_sent < answer_.pieces[peer.piece].size()) return;
+    peer.num_bytes_sent = 0;
+    if (++peer.piece < answer_.pieces.size()) return;
+    peer.piece = 0;
+    --peer.num_answers_owed;
+  }
+
+  const CannedAnswer& answer_;
+  int listener_;
+  int epoll_;
+  bool has_sent_ = true;
+  std::vector<int> active_;
+  std::unordered_map<int, Peer> peers_;
+};
+
+Result<uint16_t> listen_on(int listener) {
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof name;
+  auto* address = reinterpret_cast<sockaddr*>(&name);
+  if (::bind(listener, address, size) != 0 || ::listen(listener, 4096) != 0 ||
+      ::getsockname(listener, address, &size) != 0) {
+    return Error{ErrorCode::kInternal, "cannot listen on 127.0.0.1"};
+  }
+  return ntohs(name.sin_port);
+}
+
+}  // namespace
+
+Result<CannedServer> CannedServer::start(const CannedAnswer& answer, int core) {
+  const http::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+  const Result<uint16_t> port = listen_on(listener.get());
+  if (!port) return port.error();
+  const pid_t pid = ::fork();
+  if (pid < 0) return Error{ErrorCode::kInternal, "cannot fork"};
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!pin_to_core(core)) ::_exit(1);
+    CannedLoop(answer, listener.get()).run();
+  }
+  return CannedServer(pid, *port);
+}
+
+CannedServer::CannedServer(CannedServer&& other) noexcept
+    : pid_(std::exchange(other.pid_, 0)), port_(other.port_) {}
+
+CannedServer::~CannedServer() {
+  if (pid_ == 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+}  // namespace millrace::bench

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Measures the front end of `millrace serve` alone: with the null engine, which takes no time.
+# The server has one core, the client (frontend_load) another: the figures are per server core, and the client's
+# work is not in them. Nothing else should run meanwhile; `server_cores_used` tells whether something did.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: bench/frontend.sh [OPTIONS] [-- FLAGS OF millrace serve]
+
+  --server FILE       the millrace binary (default: build/release/millrace)
+  --client FILE       the load generator (default: build/release/frontend_load)
+  --server-core N     where the server runs (default: 0)
+  --client-core N     where the client runs (default: 1)
+  --scenario A,B      of: streams, requests, refusals, first_token, open_streams, idle (default: all)
+  --seconds N         of each measurement (default: 5)
+  --rate R            tokens/s of each of the open streams (default: 20)
+  --json FILE         adds one JSON object for each measurement
+  --no-limit          without the machine's limit: the same bytes from a server that does nothing else
+  --client-flags TEXT more flags for frontend_load, such as "--chat --open-streams 1000"
+TEXT
+}
+
+server=build/release/millrace
+client=build/release/frontend_load
+server_core=0
+client_core=1
+scenarios=streams,requests,refusals,first_token,idle,open_streams
+seconds=5
+rate=20
+json=
+limit=--limit
+client_flags=
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --server) server=$2; shift 2 ;;
+    --client) client=$2; shift 2 ;;
+    --server-core) server_core=$2; shift 2 ;;
+    --client-core) client_core=$2; shift 2 ;;
+    --scenario) scenarios=$2; shift 2 ;;
+    --seconds) seconds=$2; shift 2 ;;
+    --rate) rate=$2; shift 2 ;;
+    --json) json=$2; shift 2 ;;
+    --no-limit) limit=; shift ;;
+    --client-flags) client_flags=$2; shift 2 ;;
+    --) shift; break ;;
+    -h|--help) usage; exit 0 ;;
+    *) usage >&2; echo "frontend.sh: there is no option '$1'" >&2; exit 2 ;;
+  esac
+done
+server_flags=("$@")
+readonly sequences=16384 # that run at once: more than any scenario has open
+
+die() { echo "frontend.sh: $*" >&2; exit 1; }
+[ -x "$server" ] || die "no $server: ./dev build"
+[ -x "$client" ] || die "no $client: cmake --build build/release --target frontend_load"
+ulimit -n "$(ulimit -Hn)"
+
+scratch=$(mktemp -d)
+server_pid=
+stop_server() {
+  [ -z "$server_pid" ] && return
+  kill "$server_pid" 2>/dev/null || true
+  wait "$server_pid" 2>/dev/null || true
+  server_pid=
+}
+trap 'stop_server; rm -rf "$scratch"' EXIT
+trap 'exit 130' INT TERM
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+is_healthy() {
+  python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' "http://127.0.0.1:$port/health" \
+    2>/dev/null
+}
+
+# start_server TOKENS_PER_SECOND: the null engine at this pace a stream; waits until it is healthy.
+start_server() {
+  port=$(free_port)
+  taskset -c "$server_core" "$server" serve --engine null --null-tokens-per-second "$1" \
+    --max-num-seqs "$sequences" --max-num-live-seqs "$sequences" --host 127.0.0.1 --port "$port" "${server_flags[@]}" >"$scratch/server.log" 2>&1 &
+  server_pid=$!
+  for _ in $(seq 300); do
+    kill -0 "$server_pid" 2>/dev/null || { cat "$scratch/server.log" >&2; die "the server did not start"; }
+    is_healthy && return
+    sleep 0.1
+  done
+  die "the server was not healthy within 30 s"
+}
+
+# measure SCENARIOS FLAGS...
+measure() {
+  local names=$1; shift
+  # shellcheck disable=SC2086 # several words on purpose
+  taskset -c "$client_core" "$client" --port "$port" --pid "$server_pid" --scenario "$names" --seconds "$seconds" \
+    --server-core "$server_core" ${json:+--json "$json"} $client_flags "$@" || failed=1
+}
+
+failed=0
+unpaced=$(tr ',' '\n' <<<"$scenarios" | grep -vx open_streams | paste -sd, || true)
+echo "machine: $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1); server on core $server_core, client on core $client_core"
+echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)"
+if [ -n "$unpaced" ]; then
+  start_server 1000000000 # in effect, at once
+  measure "$unpaced" $limit
+  stop_server
+fi
+if tr ',' '\n' <<<"$scenarios" | grep -qx open_streams; then
+  start_server "$rate"
+  measure open_streams --open-streams-rate "$rate"
+  stop_server
+fi
+exit "$failed"
