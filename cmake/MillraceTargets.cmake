@@ -79,6 +79,24 @@ function(millrace_test program)
   gtest_discover_tests(${program} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS ${label})
 endfunction()
 
+# millrace_embed(<folder> <name>): src/<folder>/<name>/* become a part of the library of <folder>, which finds their bytes
+# with `std::span<const EmbeddedFile> <name>_files()`. Made again when one of them changes.
+function(millrace_embed folder name)
+  set(from ${CMAKE_SOURCE_DIR}/src/${folder}/${name})
+  file(GLOB files CONFIGURE_DEPENDS RELATIVE ${from} ${from}/*)
+  list(TRANSFORM files PREPEND ${from}/ OUTPUT_VARIABLE paths)
+  set(output ${CMAKE_BINARY_DIR}/embedded/${folder}_${name}.cpp)
+  set(script ${CMAKE_SOURCE_DIR}/cmake/EmbedFiles.cmake)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DNAME=${name} -DOUTPUT=${output} -DFOLDER=${from} "-DFILES=${files}" -P ${script}
+    DEPENDS ${paths} ${script}
+    COMMENT "Embedding src/${folder}/${name}"
+    VERBATIM
+  )
+  target_sources(${folder} PRIVATE ${output})
+endfunction()
+
 # The target header_check: every header compiled alone, so that none leans on what its user included before.
 function(millrace_header_check)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/*.h)

@@ -250,8 +250,7 @@ BatchItem prepare(
     const Result<void> read = read_generation_fields(*fields, model.text.tokenizer, item.fields);
     if (!read) return fail(read.error());
   }
-  if (item.fields.priority != 0 &&
-      model.engine->limits().policy != SchedulingPolicy::kPriority) {
+  if (item.fields.priority != 0 && model.engine->limits().policy != SchedulingPolicy::kPriority) {
     return fail(invalid_argument("priority needs --scheduling-policy priority", "priority"));
   }
   Result<std::vector<TokenId>> prompt = tokenize(object, model, now);

@@ -33,6 +33,7 @@ int run_version(std::vector<std::string> arguments) {
 }
 
 constexpr std::array kCommands = {
+    Command{"serve", "serve a model to any OpenAI-compatible client", run_serve},
     Command{"generate", "answer prompts from the command line or a JSONL file", run_generate},
     Command{"tokenize", "text to token ids", run_tokenize},
     Command{"detokenize", "token ids to text", run_detokenize},

@@ -36,7 +36,7 @@ Result<json::value> render(const ModelText& model, const json::value& line) {
       return failed(invalid_argument(fmt::format("there is no field '{}'", entry.key())));
     }
   }
-  const Result<ChatInput> chat = read_chat(line.get_object(), local_now(), false);
+  const Result<ChatInput> chat = read_raw_chat(line.get_object(), local_now(), false);
   if (!chat) return failed(chat.error());
   const Result<RenderedChat> rendered = render_chat(model, *chat);
   if (!rendered) return failed(rendered.error());

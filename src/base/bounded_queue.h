@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace millrace {
 
@@ -42,6 +43,13 @@ class BoundedQueue {
   std::optional<T> pop() {
     std::unique_lock lock(mutex_);
     arrival_.wait(lock, [&] { return is_closed_ || !values_.empty(); });
+    return pop_locked();
+  }
+
+  // Sleeps until `deadline` at most. nullopt: nothing came, or closed as for pop().
+  std::optional<T> pop_until(TimePoint deadline) {
+    std::unique_lock lock(mutex_);
+    arrival_.wait_until(lock, deadline, [&] { return is_closed_ || !values_.empty(); });
     return pop_locked();
   }
 

@@ -40,6 +40,21 @@ TEST(BoundedQueue, HoldsValuesThatCanOnlyBeMoved) {
   EXPECT_EQ(**queue.pop(), 7);
 }
 
+TEST(BoundedQueue, WaitsForAValueUntilADeadline) {
+  BoundedQueue<int> queue(1);
+  EXPECT_EQ(queue.pop_until(Clock::now() - std::chrono::seconds(1)), std::nullopt);
+  const TimePoint deadline = Clock::now() + std::chrono::milliseconds(5);
+  EXPECT_EQ(queue.pop_until(deadline), std::nullopt);
+  EXPECT_GE(Clock::now(), deadline);
+  std::jthread pusher([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    queue.push(7);
+  });
+  EXPECT_EQ(queue.pop_until(Clock::now() + std::chrono::hours(1)), 7);
+  queue.close();
+  EXPECT_EQ(queue.pop_until(Clock::now() + std::chrono::hours(1)), std::nullopt);
+}
+
 TEST(BoundedQueue, AfterCloseRefusesNewValuesAndGivesOutTheRest) {
   BoundedQueue<int> queue(4);
   EXPECT_EQ(queue.push(1), PushResult::kPushed);

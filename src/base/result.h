@@ -24,7 +24,7 @@ enum class ErrorCode {
 
 // `message` is one line without a full stop at its end: what, where, and what was expected.
 // `where` names the place in the input (a JSON path, a flag, a file), or is empty. `reason` is a
-// stable word for programs where `code` is too coarse ("context_length_exceeded"), or empty.
+// stable word for programs where `code` is too coarse (base/error_reason.h), or empty.
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
@@ -34,8 +34,10 @@ struct Error {
   friend bool operator==(const Error&, const Error&) = default;
 };
 
-[[nodiscard]] inline Error invalid_argument(std::string message, std::string where = {}) {
-  return {ErrorCode::kInvalidArgument, std::move(message), std::move(where)};
+[[nodiscard]] inline Error invalid_argument(
+    std::string message, std::string where = {}, std::string_view reason = {}
+) {
+  return {ErrorCode::kInvalidArgument, std::move(message), std::move(where), reason};
 }
 [[nodiscard]] inline Error not_found(std::string message, std::string where = {}) {
   return {ErrorCode::kNotFound, std::move(message), std::move(where)};

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/rng.h"
 
 namespace millrace {
 namespace {
@@ -84,122 +83,36 @@ Result<std::unique_ptr<StepEngine>> StepEngine::start(
 ) {
   CHECK(runner != nullptr, "an engine needs a model");
   if (auto checked = check_config(config, *runner); !checked) return checked.error();
-  SchedulerConfig limits = scheduler_config_of(config, *runner);
+  const SchedulerConfig limits = scheduler_config_of(config, *runner);
   if (auto valid = validate(limits); !valid) return valid.error();
-  return std::unique_ptr<StepEngine>(new StepEngine(std::move(runner), std::move(config), std::move(limits))
-  );
+  return std::unique_ptr<StepEngine>(new StepEngine(std::move(runner), config, limits));
 }
 
-StepEngine::StepEngine(std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits)
-    : config_(std::move(config)),
-      scheduler_config_(std::move(limits)),
-      limits_(limits_of(config_, scheduler_config_, runner->vocab_size())),
-      inbox_(5 * static_cast<size_t>(config_.max_num_live_seqs) + 2),
-      core_(scheduler_config_, std::move(runner)),
+StepEngine::StepEngine(
+    std::unique_ptr<ModelRunner> runner, const EngineConfig& config, const SchedulerConfig& limits
+)
+    : intake_(limits, limits_of(config, limits, runner->vocab_size()), config.seed),
+      core_(limits, std::move(runner)),
       thread_([this] { run(); }) {}
 
 StepEngine::~StepEngine() {
   shutdown(ShutdownMode::kAbort);
 }
 
-Result<void> StepEngine::check(const EngineRequest& request) const {
-  const SamplingLimits limits{
-      .vocab_size = limits_.vocab_size, .n_max = config_.n_max, .logprobs_max = config_.logprobs_max};
-  if (auto valid = validate(request.sampling, limits); !valid) return valid;
-  if (auto runnable = check_runnable(scheduler_config_, request.prompt.size()); !runnable) {
-    return runnable;
-  }
-  for (size_t i = 0; i < request.prompt.size(); ++i) {
-    const TokenId id = request.prompt[i];
-    if (id >= 0 && id < limits_.vocab_size) continue;
-    return invalid_argument(
-        fmt::format("prompt token {} is {}, not between 0 and {}", i, id, limits_.vocab_size - 1), "prompt"
-    );
-  }
-  return {};
-}
-
-Result<RequestId> StepEngine::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
-  CHECK(sink != nullptr, "events need a place to go");
-  if (auto checked = check(request); !checked) return checked.error();
-  const int32_t n = request.sampling.n;
-
-  const std::lock_guard lock(mutex_);
-  if (shutdown_) return Error{ErrorCode::kCancelled, "the engine is shutting down", ""};
-  if (n > config_.max_num_live_seqs - num_live_seqs_) {
-    return Error{
-        ErrorCode::kResourceExhausted,
-        fmt::format(
-            "{} sequences run or wait, and at most {} may",
-            num_live_seqs_,
-            config_.max_num_live_seqs
-        ),
-        "",
-    };
-  }
-  const RequestId id{num_accepted_++};
-  const uint64_t seed = request.sampling.seed.value_or(random_bits(config_.seed, id.value));
-  live_[id] = {
-      .num_choices_unfinished = n,
-      .choice_cancelled = std::vector<bool>(static_cast<size_t>(n), false),
-  };
-  if (num_live_seqs_ == 0) last_progress_ = Clock::now();
-  num_live_seqs_ += n;
-  send(Submission{
-      .request =
-          {.id = id,
-           .prompt = std::move(request.prompt),
-           .sampling = std::move(request.sampling),
-           .seed = seed,
-           .priority = request.priority,
-           .arrival = Clock::now(),
-           .deadline = request.deadline},
-      .sink = std::move(sink),
-  });
-  return id;
-}
-
-void StepEngine::cancel(RequestId id) {
-  const std::lock_guard lock(mutex_);
-  const auto found = live_.find(id);
-  if (found == live_.end() || std::exchange(found->second.is_cancelled, true)) return;
-  send(Cancellation{.request = id});
-}
-
-void StepEngine::cancel(RequestId id, int32_t choice) {
-  const std::lock_guard lock(mutex_);
-  const auto found = live_.find(id);
-  if (found == live_.end() || found->second.is_cancelled) return;
-  std::vector<bool>& cancelled = found->second.choice_cancelled;
-  CHECK(choice >= 0 && static_cast<size_t>(choice) < cancelled.size(), "a choice that never was");
-  if (cancelled[static_cast<size_t>(choice)]) return;
-  cancelled[static_cast<size_t>(choice)] = true;
-  send(Cancellation{id, choice});
-}
-
 EngineStats StepEngine::stats() const {
-  const std::lock_guard lock(mutex_);
-  EngineStats stats = stats_;
-  stats.num_live_seqs = num_live_seqs_;
-  if (num_live_seqs_ > 0) stats.working_since = last_progress_;
+  EngineStats stats;
+  {
+    const std::lock_guard lock(mutex_);
+    stats = stats_;
+  }
+  intake_.fill(stats);
   return stats;
 }
 
 void StepEngine::shutdown(ShutdownMode mode) {
-  {
-    const std::lock_guard lock(mutex_);
-    const bool is_news = !shutdown_ || (*shutdown_ != mode && mode == ShutdownMode::kAbort);
-    if (is_news) {
-      shutdown_ = mode;
-      send(mode);
-    }
-  }
+  intake_.shut_down(mode);
   const std::lock_guard lock(join_mutex_);
   if (thread_.joinable()) thread_.join();
-}
-
-void StepEngine::send(Command command) {
-  CHECK(inbox_.try_push(std::move(command)) != PushResult::kFull, "the inbox is sized for all");
 }
 
 void StepEngine::run() {
@@ -211,22 +124,21 @@ void StepEngine::run() {
     publish_stats();
   }
   CHECK(sinks_.empty(), "a request was left without an end");
-  inbox_.close();
 }
 
 // Takes all that has been sent; with nothing to compute, sleeps until something is.
 void StepEngine::receive() {
   const bool may_sleep = core_.is_idle() && !is_stopping_;
-  std::optional<Command> command = may_sleep ? inbox_.pop() : inbox_.try_pop();
-  for (; command; command = inbox_.try_pop()) apply(std::move(*command));
+  std::optional<Intake::Command> command = may_sleep ? intake_.pop() : intake_.try_pop();
+  for (; command; command = intake_.try_pop()) apply(std::move(*command));
 }
 
-void StepEngine::apply(Command command) {
-  if (auto* submission = std::get_if<Submission>(&command)) {
+void StepEngine::apply(Intake::Command command) {
+  if (auto* submission = std::get_if<Intake::Submission>(&command)) {
     sinks_.emplace(submission->request.id, std::move(submission->sink));
     const bool is_added = core_.add(std::move(submission->request)).ok();
     CHECK(is_added, "submit() accepted what the scheduler refuses");
-  } else if (const auto* cancellation = std::get_if<Cancellation>(&command)) {
+  } else if (const auto* cancellation = std::get_if<Intake::Cancellation>(&command)) {
     if (cancellation->choice) {
       core_.cancel(cancellation->request, *cancellation->choice);
     } else {
@@ -240,27 +152,14 @@ void StepEngine::apply(Command command) {
 
 void StepEngine::deliver(std::vector<EngineEvent> events) {
   for (EngineEvent& event : events) {
-    account(event);
     const RequestId id = request_of(event);
     const auto* finished = std::get_if<FinishedEvent>(&event);
+    if (finished != nullptr) intake_.account(*finished);
     const bool is_over = finished != nullptr && finished->num_choices_unfinished == 0;
     const auto found = sinks_.find(id);
     CHECK(found != sinks_.end(), "an event of a request that is over");
     found->second->on_event(std::move(event));
     if (is_over) sinks_.erase(found);
-  }
-}
-
-// Before its sink hears of an end, the place of the sequence is free for another.
-void StepEngine::account(const EngineEvent& event) {
-  const auto* finished = std::get_if<FinishedEvent>(&event);
-  if (finished == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  --num_live_seqs_;
-  if (finished->num_choices_unfinished == 0) {
-    live_.erase(finished->request);
-  } else {
-    live_[finished->request].choice_cancelled[static_cast<size_t>(finished->choice)] = true;
   }
 }
 
@@ -276,9 +175,9 @@ void StepEngine::publish_stats() {
       .num_steps = core_.num_steps(),
       .last_step_time = core_.last_step_time(),
   };
+  intake_.note_progress(Clock::now());
   const std::lock_guard lock(mutex_);
   stats_ = stats;
-  last_progress_ = Clock::now();
 }
 
 }  // namespace millrace

@@ -11,16 +11,14 @@
 #include <optional>
 #include <thread>
 #include <unordered_map>
-#include <variant>
 #include <vector>
 
-#include "base/bounded_queue.h"
-#include "base/clock.h"
 #include "base/id.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "engine/engine_core.h"
 #include "engine/engine_event.h"
+#include "engine/intake.h"
 #include "model/model_runner.h"
 #include "sampling/sampling_params.h"
 #include "sched/scheduler_config.h"
@@ -56,61 +54,33 @@ class StepEngine final : public Engine {
   StepEngine(const StepEngine&) = delete;
   StepEngine& operator=(const StepEngine&) = delete;
 
-  Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink) override;
-  void cancel(RequestId id) override;
-  void cancel(RequestId id, int32_t choice) override;
+  Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink) override {
+    return intake_.submit(std::move(request), std::move(sink));
+  }
+  void cancel(RequestId id) override { intake_.cancel(id); }
+  void cancel(RequestId id, int32_t choice) override { intake_.cancel(id, choice); }
   EngineStats stats() const override;
-  const EngineLimits& limits() const override { return limits_; }
+  const EngineLimits& limits() const override { return intake_.limits(); }
   void shutdown(ShutdownMode mode) override;
 
-  const SchedulerConfig& scheduler_config() const { return scheduler_config_; }
+  const SchedulerConfig& scheduler_config() const { return intake_.scheduler_config(); }
 
  private:
-  struct Submission {
-    Request request;
-    std::shared_ptr<EventSink> sink;
-  };
-  struct Cancellation {
-    RequestId request;
-    std::optional<int32_t> choice = std::nullopt;  // none: all of them
-  };
-  using Command = std::variant<Submission, Cancellation, ShutdownMode>;
-
-  struct LiveRequest {
-    int32_t num_choices_unfinished = 0;
-    bool is_cancelled = false;           // as a whole
-    std::vector<bool> choice_cancelled;  // [n], or over
-  };
-
-  StepEngine(std::unique_ptr<ModelRunner> runner, EngineConfig config, SchedulerConfig limits);
-
-  Result<void> check(const EngineRequest& request) const;  // any thread
-  void send(Command command);                              // with mutex_ held
+  StepEngine(
+      std::unique_ptr<ModelRunner> runner, const EngineConfig& config, const SchedulerConfig& limits
+  );
 
   // The engine thread.
   void run();
   void receive();
-  void apply(Command command);
+  void apply(Intake::Command command);
   void deliver(std::vector<EngineEvent> events);
-  void account(const EngineEvent& event);
   void publish_stats();
 
-  const EngineConfig config_;
-  const SchedulerConfig scheduler_config_;
-  const EngineLimits limits_;
+  Intake intake_;
 
-  // Drained before each step. In between, a place among the live sequences can see one of its
-  // sequence cancelled twice (choice and request), end, and be taken by another that is submitted
-  // and cancelled twice: five commands; and one shutdown of each mode. So there is always room.
-  BoundedQueue<Command> inbox_;
-
-  mutable std::mutex mutex_;  // guards the next block; never held while a sink is called
-  std::unordered_map<RequestId, LiveRequest> live_;
-  int32_t num_live_seqs_ = 0;
-  uint64_t num_accepted_ = 0;
-  std::optional<ShutdownMode> shutdown_;  // the strongest asked for
-  EngineStats stats_;        // without what stats() fills in
-  TimePoint last_progress_;  // the end of a step, or the first request after idleness
+  mutable std::mutex mutex_;  // guards the next line
+  EngineStats stats_;         // without what the intake fills in
 
   // Used by the engine thread only.
   EngineCore core_;

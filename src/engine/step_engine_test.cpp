@@ -14,6 +14,7 @@
 #include "engine/event_queue.h"
 #include "engine/fake_model_runner.h"
 #include "engine/reference_run.h"
+#include "engine/test_stream.h"
 
 namespace millrace {
 namespace {
@@ -48,33 +49,6 @@ EngineRequest request_of_length(size_t num_prompt_tokens, int32_t max_tokens) {
   request.sampling.ignore_eos = true;
   request.sampling.bad_words = {{23}};  // the poison
   return request;
-}
-
-// A request under way, and the place of its events.
-struct Stream {
-  RequestId id;
-  std::shared_ptr<EventQueue> queue;
-
-  // Waits for the end of every choice.
-  std::vector<SequenceRecord> finish(int32_t n = 1) {
-    std::vector<SequenceRecord> records(static_cast<size_t>(n));
-    for (int32_t num_unfinished = n; num_unfinished > 0;) {
-      const EngineEvent event = queue->next();
-      EXPECT_EQ(request_of(event), id);
-      records[static_cast<size_t>(choice_of(event))].append(event);
-      if (const auto* end = std::get_if<FinishedEvent>(&event)) {
-        num_unfinished = end->num_choices_unfinished;
-      }
-    }
-    return records;
-  }
-};
-
-Stream submit(Engine& engine, EngineRequest request) {
-  auto queue = std::make_shared<EventQueue>(request);
-  Result<RequestId> id = engine.submit(std::move(request), queue);
-  EXPECT_TRUE(id.ok()) << (id.ok() ? "" : id.error().message);
-  return {id.ok() ? *id : RequestId{}, std::move(queue)};
 }
 
 // Holds the engine thread within its forward pass until it is opened.

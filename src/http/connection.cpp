@@ -229,6 +229,7 @@ void Connection::adopt_request_terms() {
   if (request.id.empty()) request.id = thread_.next_request_id();
   request.remote_address = remote_address_;
   request_id_ = request.id;
+  cors_headers_ = thread_.service().cors.headers_for(request);
   is_head_request_ = request.method() == "HEAD";
   is_http_1_0_ = request.head.is_http_1_0();
   is_keep_alive_ = request.head.is_keep_alive() && !is_surplus_;

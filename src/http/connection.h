@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "http/io_thread.h"
 #include "http/request_parser.h"
@@ -119,6 +120,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Of the request that is being answered.
   std::shared_ptr<ResponseChannel> channel_;  // also the handler's
   std::string request_id_;
+  std::vector<Header> cors_headers_;
   ResponseFraming stream_framing_ = ResponseFraming::kChunked;
   bool is_head_request_ = false;
   bool is_http_1_0_ = false;

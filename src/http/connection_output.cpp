@@ -1,6 +1,7 @@
 // The half of Connection that answers.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <utility>
@@ -81,6 +82,8 @@ void Connection::append_response(Response response, bool is_stream) {
   } else if (is_head_request_ || !may_have_body(response.status)) {
     framing = ResponseFraming::kHeadOnly;
   }
+  std::ranges::move(cors_headers_, std::back_inserter(response.headers));
+  cors_headers_.clear();
   append_head(
       out_,
       response,

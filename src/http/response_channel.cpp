@@ -22,14 +22,14 @@ void ResponseChannel::notify(std::shared_ptr<ResponseChannel> queued) {
 }
 
 bool ResponseChannel::respond(Response response) {
-  std::function<void()> dropped;
+  Callbacks dropped;
   std::shared_ptr<ResponseChannel> queued;
   {
     const std::lock_guard lock(mutex_);
     if (stage_ != Stage::kWaiting || is_client_gone()) return false;
     stage_ = Stage::kFinished;
     response_ = std::move(response);
-    dropped = std::exchange(gone_callback_, nullptr);
+    dropped = std::exchange(callbacks_, {});
     queued = queue_locked();
   }
   notify(std::move(queued));
@@ -74,13 +74,13 @@ bool ResponseChannel::write(std::span<const std::string_view> pieces) {
 }
 
 bool ResponseChannel::finish() {
-  std::function<void()> dropped;
+  Callbacks dropped;
   std::shared_ptr<ResponseChannel> queued;
   {
     const std::lock_guard lock(mutex_);
     if (stage_ != Stage::kStreaming || is_client_gone()) return false;
     stage_ = Stage::kFinished;
-    dropped = std::exchange(gone_callback_, nullptr);
+    dropped = std::exchange(callbacks_, {});
     queued = queue_locked();
   }
   notify(std::move(queued));
@@ -88,11 +88,11 @@ bool ResponseChannel::finish() {
 }
 
 void ResponseChannel::abandon() {
-  std::function<void()> dropped;
+  Callbacks dropped;
   std::shared_ptr<ResponseChannel> queued;
   {
     const std::lock_guard lock(mutex_);
-    dropped = std::exchange(gone_callback_, nullptr);
+    dropped = std::exchange(callbacks_, {});
     if (stage_ != Stage::kWaiting && stage_ != Stage::kStreaming) return;
     stage_ = Stage::kAbandoned;
     queued = queue_locked();
@@ -106,7 +106,7 @@ void ResponseChannel::on_client_gone(std::function<void()> callback) {
     if (stage_ == Stage::kFinished || stage_ == Stage::kAbandoned) return;
     if (!is_client_gone()) {
       // The earlier one ends its life outside the lock.
-      gone_callback_.swap(callback);
+      callbacks_.on_gone.swap(callback);
       return;
     }
   }
@@ -115,7 +115,7 @@ void ResponseChannel::on_client_gone(std::function<void()> callback) {
 
 void ResponseChannel::on_wake(std::function<void()> callback) {
   const std::lock_guard lock(mutex_);
-  if (stage_ == Stage::kWaiting && !is_client_gone()) wake_callback_ = std::move(callback);
+  if (stage_ == Stage::kWaiting && !is_client_gone()) callbacks_.on_wake = std::move(callback);
 }
 
 void ResponseChannel::wake() {
@@ -133,13 +133,13 @@ void ResponseChannel::run_wake_callback() {
   std::function<void()> callback;
   {
     const std::lock_guard lock(mutex_);
-    if (!std::exchange(is_awake_, false) || !wake_callback_) return;
-    callback = std::move(wake_callback_);
+    if (!std::exchange(is_awake_, false) || !callbacks_.on_wake) return;
+    callback = std::move(callbacks_.on_wake);
   }
   callback();
   const std::lock_guard lock(mutex_);
-  if (stage_ == Stage::kWaiting || stage_ == Stage::kStreaming) {
-    wake_callback_ = std::move(callback);
+  if (!is_client_gone() && (stage_ == Stage::kWaiting || stage_ == Stage::kStreaming)) {
+    callbacks_.on_wake = std::move(callback);
   }
 }
 
@@ -170,19 +170,17 @@ ResponseChannel::Taken ResponseChannel::take(std::string& stream_bytes) {
 
 void ResponseChannel::detach() {
   connection_ = nullptr;
-  std::function<void()> callback;
-  std::function<void()> dropped;
+  Callbacks dropped;
   {
     const std::lock_guard lock(mutex_);
-    dropped = std::exchange(wake_callback_, nullptr);
     is_gone_.store(true, std::memory_order_release);
     pending_ = {};
     response_.reset();
-    callback = std::exchange(gone_callback_, nullptr);
+    dropped = std::exchange(callbacks_, {});
   }
-  if (!callback) return;
+  if (!dropped.on_gone) return;
   try {
-    callback();
+    dropped.on_gone();
   } catch (...) {
     // It was the last to hear of this client; there is nobody left to tell.
   }

@@ -76,6 +76,12 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   Connection* connection() const { return connection_; }
 
  private:
+  // They may own the handler's end, which owns this: finishing and detaching drops them, outside
+  // the lock.
+  struct Callbacks {
+    std::function<void()> on_gone;
+    std::function<void()> on_wake;
+  };
   enum class Stage { kWaiting, kStreaming, kFinished, kAbandoned, kOverflowed };
   std::shared_ptr<ResponseChannel> queue_locked();
   void notify(std::shared_ptr<ResponseChannel> queued);
@@ -93,8 +99,7 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   bool is_stream_ = false;
   // In the mailbox, or the connection is about to look: at first when the handler has returned.
   bool is_queued_ = true;
-  std::function<void()> gone_callback_;
-  std::function<void()> wake_callback_;
+  Callbacks callbacks_;
   bool is_awake_ = false;
 };
 

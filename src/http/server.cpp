@@ -116,6 +116,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpServerOptions options)
   impl->service.render_error = std::move(options.render_error);
   impl->service.guard = std::move(options.guard);
   impl->service.log = std::move(options.log);
+  impl->service.cors = std::move(options.cors);
   impl->service.server_name = std::move(options.server_name);
   warn_of_few_descriptors(impl->service);
   for (size_t i = 0; i < options.num_threads; ++i) {

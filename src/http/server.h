@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "http/cors.h"
 #include "http/counters.h"
 #include "http/limits.h"
 #include "http/router.h"
@@ -33,7 +34,8 @@ struct HttpServerOptions {
   Router router;
   ErrorRenderer render_error = Service::render_plain;
   Guard guard;  // empty: everyone is admitted
-  Log log;      // empty: nothing is logged
+  CorsPolicy cors;
+  Log log;  // empty: nothing is logged
 };
 
 // Thread-safe, but drain(), stop_accepting(), stop() and the destructor must not be called on an

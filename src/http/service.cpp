@@ -34,6 +34,7 @@ std::variant<const Route*, Response> Service::admit(Request& request, bool is_su
         request.method() == "OPTIONS"
             ? Response{.status = 204}
             : render(refuse(405, "method_not_allowed", "the path does not have this method"));
+    if (response.status == 204) response.headers = CorsPolicy::preflight_headers(request, allow);
     response.headers.push_back({"allow", std::move(allow)});
     return response;
   }

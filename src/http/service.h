@@ -8,6 +8,7 @@
 #include <string_view>
 #include <variant>
 
+#include "http/cors.h"
 #include "http/limits.h"
 #include "http/request.h"
 #include "http/response.h"
@@ -33,7 +34,8 @@ struct Service {
   Router router;
   ErrorRenderer render_error;
   Guard guard;  // may be empty
-  Log log;      // may be empty
+  CorsPolicy cors;
+  Log log;  // may be empty
   std::string server_name;
   std::optional<TlsContext> tls;
   std::atomic<bool> is_draining = false;

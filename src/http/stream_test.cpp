@@ -50,6 +50,44 @@ TEST(Stream, SendsEventsThatReadersUnderstand) {
   EXPECT_EQ(peer.read_response()->status, 200);
 }
 
+TEST(Stream, IsWrittenByAWakeCallbackOnTheIoThread) {
+  TestServer server;
+  RawPeer peer(server.port());
+  peer.send(kGetHold);
+  const std::shared_ptr<Exchange> exchange = server.take_held();
+  std::atomic<int> num_news = 0;
+  int num_told = 0;  // touched by the callback alone
+  exchange->on_wake([&, exchange] {
+    if (num_told == 0) exchange->begin_stream({});
+    for (; num_told < num_news; ++num_told) exchange->write("x");
+    if (num_told == 1000) exchange->finish();
+  });
+  for (int i = 0; i < 1000; ++i) {
+    ++num_news;
+    exchange->wake();
+  }
+  const std::optional<PeerResponse> response = peer.read_response();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->body, std::string(1000, 'x'));
+  exchange->wake();  // nobody listens any more
+}
+
+TEST(Stream, LetsGoOfItsWakeCallbackWhenTheClientGoes) {
+  TestServer server;
+  const auto token = std::make_shared<int>(0);
+  {
+    RawPeer peer(server.port());
+    peer.send(kGetHold);
+    const std::shared_ptr<Exchange> exchange = server.take_held();
+    exchange->on_wake([token, exchange] {});
+  }
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  while (token.use_count() > 1 && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(token.use_count(), 1);
+}
+
 TEST(Stream, EndsWithTheConnectionForHttp10) {
   TestServer server;
   RawPeer peer(server.port());

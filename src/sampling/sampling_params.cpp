@@ -5,6 +5,8 @@
 #include <cmath>
 #include <span>
 
+#include "base/error_reason.h"
+
 namespace millrace {
 namespace {
 
@@ -17,68 +19,127 @@ constexpr size_t kStopTokenIdsMax = 1024;
 // Each check returns the error or nothing; `validate` returns the first.
 using Check = std::optional<Error>;
 
-Check refuse(std::string_view field, std::string expected) {
-  return invalid_argument(fmt::format("{} {}", field, expected), std::string(field));
+Check refuse(std::string_view field, std::string expected, std::string_view reason) {
+  return invalid_argument(fmt::format("{} {}", field, expected), std::string(field), reason);
 }
 
-Check check_range(std::string_view field, double value, double low, double high) {
-  if (std::isfinite(value) && value >= low && value <= high) return std::nullopt;
-  return refuse(field, fmt::format("must be between {} and {}, got {}", low, high, value));
+Check check_range(std::string_view field, int32_t value, int32_t low, int32_t high) {
+  if (value >= low && value <= high) return std::nullopt;
+  return refuse(
+      field,
+      fmt::format("must be between {} and {}, got {}", low, high, value),
+      value < low ? error_reason::kIntegerBelowMin : error_reason::kIntegerAboveMax
+  );
+}
+
+// The word for a number that is not above `low`, or is too high or no number.
+std::string_view decimal_reason(float value, float low) {
+  return value <= low ? error_reason::kDecimalBelowMin : error_reason::kDecimalAboveMax;
+}
+
+Check check_range(std::string_view field, float value, float low, float high) {
+  if (value >= low && value <= high) return std::nullopt;
+  return refuse(
+      field,
+      fmt::format("must be between {} and {}, got {}", low, high, value),
+      decimal_reason(value, low)
+  );
+}
+
+Check check_id(const std::string& where, TokenId id, int64_t vocab_size) {
+  if (id >= 0 && id < vocab_size) return std::nullopt;
+  return refuse(
+      where,
+      fmt::format("must be a token id below {}, got {}", vocab_size, id),
+      id < 0 ? error_reason::kIntegerBelowMin : error_reason::kIntegerAboveMax
+  );
 }
 
 Check check_ids(std::string_view field, std::span<const TokenId> ids, int64_t vocab_size) {
-  for (const TokenId id : ids) {
-    if (id < 0 || id >= vocab_size) {
-      return refuse(field, fmt::format("must hold token ids below {}, got {}", vocab_size, id));
-    }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
+    return check_id(fmt::format("{}[{}]", field, i), ids[i], vocab_size);
   }
   return std::nullopt;
 }
 
 Check check_count(std::string_view field, size_t count, size_t count_max) {
   if (count <= count_max) return std::nullopt;
-  return refuse(field, fmt::format("may hold at most {} entries, got {}", count_max, count));
+  return refuse(
+      field,
+      fmt::format("may hold at most {} entries, got {}", count_max, count),
+      error_reason::kArrayAboveMax
+  );
 }
 
 Check check_distribution(const SamplingParams& p) {
-  if (auto error = check_range("temperature", p.temperature, 0.0, 2.0)) return error;
+  if (auto error = check_range("temperature", p.temperature, 0.0F, 2.0F)) return error;
   if (p.top_k < -1) {
-    return refuse("top_k", fmt::format("must be -1, 0 (both: off) or positive, got {}", p.top_k));
+    return refuse(
+        "top_k",
+        fmt::format("must be -1, 0 (both: off) or positive, got {}", p.top_k),
+        error_reason::kIntegerBelowMin
+    );
   }
   if (!(p.top_p > 0.0F && p.top_p <= 1.0F)) {
-    return refuse("top_p", fmt::format("must be above 0 and at most 1, got {}", p.top_p));
+    return refuse(
+        "top_p",
+        fmt::format("must be above 0 and at most 1, got {}", p.top_p),
+        decimal_reason(p.top_p, 0.0F)
+    );
   }
-  return check_range("min_p", p.min_p, 0.0, 1.0);
+  return check_range("min_p", p.min_p, 0.0F, 1.0F);
 }
 
 Check check_penalties(const SamplingParams& p) {
-  if (auto error = check_range("presence_penalty", p.presence_penalty, -2.0, 2.0)) return error;
-  if (auto error = check_range("frequency_penalty", p.frequency_penalty, -2.0, 2.0)) return error;
+  if (auto error = check_range("presence_penalty", p.presence_penalty, -2.0F, 2.0F)) return error;
+  if (auto error = check_range("frequency_penalty", p.frequency_penalty, -2.0F, 2.0F)) return error;
   if (!(std::isfinite(p.repetition_penalty) && p.repetition_penalty > 0.0F)) {
     return refuse(
         "repetition_penalty",
-        fmt::format("must be finite and above 0, got {}", p.repetition_penalty)
+        fmt::format("must be finite and above 0, got {}", p.repetition_penalty),
+        decimal_reason(p.repetition_penalty, 0.0F)
     );
   }
   return std::nullopt;
 }
 
-Check check_constraints(const SamplingParams& p, int64_t vocab_size) {
+Check check_logit_bias(const SamplingParams& p, int64_t vocab_size) {
   if (auto error = check_count("logit_bias", p.logit_bias.size(), kLogitBiasMax)) return error;
   for (const auto& [id, bias] : p.logit_bias) {
-    if (auto error = check_ids("logit_bias", {&id, 1}, vocab_size)) return error;
-    if (auto error = check_range("logit_bias", bias, -100.0, 100.0)) return error;
+    const bool is_valid = id >= 0 && id < vocab_size && bias >= -100.0F && bias <= 100.0F;
+    if (is_valid) continue;
+    const std::string where = fmt::format("logit_bias.{}", id);
+    if (auto error = check_id(where, id, vocab_size)) return error;
+    return check_range(where, bias, -100.0F, 100.0F);
   }
+  return std::nullopt;
+}
+
+Check check_constraints(const SamplingParams& p, int64_t vocab_size) {
+  if (auto error = check_logit_bias(p, vocab_size)) return error;
   if (p.allowed_token_ids) {
-    if (p.allowed_token_ids->empty()) return refuse("allowed_token_ids", "must not be empty");
+    if (p.allowed_token_ids->empty()) {
+      return refuse("allowed_token_ids", "must not be empty", error_reason::kArrayBelowMin);
+    }
     if (auto error = check_ids("allowed_token_ids", *p.allowed_token_ids, vocab_size)) {
       return error;
     }
   }
   if (auto error = check_count("bad_words", p.bad_words.size(), kBadWordsMax)) return error;
   for (const std::vector<TokenId>& word : p.bad_words) {
-    if (word.empty()) return refuse("bad_words", "must not hold an empty word");
-    if (auto error = check_count("bad_words", word.size(), kBadWordTokensMax)) return error;
+    if (word.empty()) {
+      return refuse("bad_words", "must not hold an empty word", error_reason::kStringBelowMin);
+    }
+    if (word.size() > kBadWordTokensMax) {
+      return refuse(
+          "bad_words",
+          fmt::format(
+              "must hold words of at most {} tokens, got one of {}", kBadWordTokensMax, word.size()
+          ),
+          error_reason::kStringAboveMax
+      );
+    }
     if (auto error = check_ids("bad_words", word, vocab_size)) return error;
   }
   return std::nullopt;
@@ -86,12 +147,17 @@ Check check_constraints(const SamplingParams& p, int64_t vocab_size) {
 
 Check check_length(const SamplingParams& p, const SamplingLimits& limits) {
   if (p.max_tokens < 1) {
-    return refuse("max_tokens", fmt::format("must be at least 1, got {}", p.max_tokens));
+    return refuse(
+        "max_tokens",
+        fmt::format("must be at least 1, got {}", p.max_tokens),
+        error_reason::kIntegerBelowMin
+    );
   }
   if (p.min_tokens < 0 || p.min_tokens > p.max_tokens) {
     return refuse(
         "min_tokens",
-        fmt::format("must be between 0 and max_tokens ({}), got {}", p.max_tokens, p.min_tokens)
+        fmt::format("must be between 0 and max_tokens ({}), got {}", p.max_tokens, p.min_tokens),
+        p.min_tokens < 0 ? error_reason::kIntegerBelowMin : error_reason::kIntegerAboveMax
     );
   }
   if (auto error = check_count("stop_token_ids", p.stop_token_ids.size(), kStopTokenIdsMax)) {

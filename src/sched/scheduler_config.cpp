@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/error_reason.h"
+
 namespace millrace {
 namespace {
 
@@ -58,7 +60,9 @@ int32_t num_sequence_tokens_max(const SchedulerConfig& config) {
 }
 
 Result<void> check_runnable(const SchedulerConfig& config, size_t num_prompt_tokens) {
-  if (num_prompt_tokens == 0) return invalid_argument("the prompt has no tokens", "prompt");
+  if (num_prompt_tokens == 0) {
+    return invalid_argument("the prompt has no tokens", "prompt", error_reason::kInvalidValue);
+  }
   if (num_prompt_tokens >= static_cast<size_t>(config.max_model_len)) {
     return invalid_argument(
         fmt::format(
@@ -67,7 +71,8 @@ Result<void> check_runnable(const SchedulerConfig& config, size_t num_prompt_tok
             num_prompt_tokens,
             config.max_model_len
         ),
-        "prompt"
+        "prompt",
+        error_reason::kContextLengthExceeded
     );
   }
   if (num_prompt_tokens >= static_cast<size_t>(num_sequence_tokens_max(config))) {
@@ -79,7 +84,8 @@ Result<void> check_runnable(const SchedulerConfig& config, size_t num_prompt_tok
             config.num_blocks,
             config.block_size
         ),
-        "prompt"
+        "prompt",
+        error_reason::kContextLengthExceeded
     );
   }
   return {};

@@ -2,34 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "server/byte_tokenizer.h"
+
 namespace millrace {
 namespace {
-
-// Byte-level tokenizer whose vocabulary is the 256 bytes: one token a byte.
-Tokenizer byte_tokenizer() {
-  json::object vocabulary;
-  int next = 0;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
-    const int code = printable ? byte : 256 + next++;
-    std::string text;
-    if (code < 128) {
-      text.push_back(static_cast<char>(code));
-    } else {
-      text.push_back(static_cast<char>(0xC0 | (code >> 6)));
-      text.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-    }
-    vocabulary[text] = byte;
-  }
-  const json::object tokenizer = {
-      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-      {"decoder", {{"type", "ByteLevel"}}},
-  };
-  Result<Tokenizer> made = Tokenizer::from_json(json::serialize(tokenizer));
-  CHECK(made.ok(), made.error().message);
-  return *std::move(made);
-}
 
 struct Shown {
   std::string text;
@@ -37,7 +13,7 @@ struct Shown {
 };
 
 Shown show(const std::string& output, const GenerationFields& fields) {
-  const Tokenizer tokenizer = byte_tokenizer();
+  const Tokenizer tokenizer = make_byte_tokenizer();
   ChoiceText choice(tokenizer, fields, {});
   Shown shown;
   for (const char byte : output) shown.text += choice.push(static_cast<unsigned char>(byte));
@@ -53,7 +29,7 @@ TEST(ChoiceText, ShowsAllTextWithoutStopStrings) {
 }
 
 TEST(ChoiceText, HoldsBackAnIncompleteCharacter) {
-  const Tokenizer tokenizer = byte_tokenizer();
+  const Tokenizer tokenizer = make_byte_tokenizer();
   ChoiceText choice(tokenizer, {}, {});
   EXPECT_EQ(choice.push(0xC3), "");
   EXPECT_EQ(choice.push(0xA9), "\xC3\xA9");
@@ -71,7 +47,7 @@ TEST(ChoiceText, ReleasesWhatTurnedOutNotToBeAStopString) {
 }
 
 TEST(ChoiceText, EchoesThePromptAheadOfTheText) {
-  const Tokenizer tokenizer = byte_tokenizer();
+  const Tokenizer tokenizer = make_byte_tokenizer();
   const std::vector<TokenId> prompt = {'h', 'i', 0xC3};  // ends within a character
   ChoiceText choice(tokenizer, {.stop = {"hi"}, .echo = true}, prompt);
   EXPECT_EQ(choice.take_echo(), "hi");

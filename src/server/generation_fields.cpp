@@ -4,24 +4,28 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <span>
 #include <type_traits>
 #include <variant>
+
+#include "base/error_reason.h"
+#include "server/field_error.h"
 
 namespace millrace {
 namespace {
 
 constexpr size_t kStopStringsMax = 32;
 constexpr size_t kStopStringBytesMax = 4096;
-constexpr size_t kListEntriesMax = 1 << 20;  // of numbers; tighter bounds are validate()'s
-constexpr double kTimeoutMax_s = 86400.0;
+constexpr size_t kTokenIdsMax = 1 << 20;  // tighter bounds are validate()'s
+constexpr size_t kLogitBiasMax = 1024;
+// Before words are tokenized; validate() bounds their tokens.
+constexpr size_t kBadWordsMax = 1024;
+constexpr size_t kBadWordBytesMax = 1024;
 
-Error wrong_type(std::string_view where, std::string_view expected, const json::value& value) {
+Error out_of_range(std::string_view where, std::string_view what, std::string_view reason) {
   return invalid_argument(
-      fmt::format(
-          "{} must be {}, got {}", where, expected, std::string_view(json::to_string(value.kind()))
-      ),
-      std::string(where)
+      fmt::format("{} is {} out of range", where, what), std::string(where), reason
   );
 }
 
@@ -34,17 +38,25 @@ Result<int32_t> read_int32(std::string_view where, const json::value& value) {
   if (!value.is_int64() && !value.is_uint64()) return wrong_type(where, "an integer", value);
   boost::system::error_code ec;
   const auto number = value.to_number<int32_t>(ec);
-  if (ec) {
-    return invalid_argument(
-        fmt::format("{} is an integer out of range", where), std::string(where)
-    );
-  }
-  return number;
+  if (!ec) return number;
+  const bool is_negative = value.is_int64() && value.get_int64() < 0;
+  return out_of_range(
+      where,
+      "an integer",
+      is_negative ? error_reason::kIntegerBelowMin : error_reason::kIntegerAboveMax
+  );
 }
 
-Result<double> read_number(std::string_view where, const json::value& value) {
+Result<float> read_float(std::string_view where, const json::value& value) {
   if (!value.is_number()) return wrong_type(where, "a number", value);
-  return value.to_number<double>();
+  const auto number = value.to_number<double>();
+  constexpr double kMax = std::numeric_limits<float>::max();
+  if (number >= -kMax && number <= kMax) return static_cast<float>(number);
+  return out_of_range(
+      where,
+      "a number",
+      number < 0 ? error_reason::kDecimalBelowMin : error_reason::kDecimalAboveMax
+  );
 }
 
 Result<std::string> read_string(std::string_view where, const json::value& value) {
@@ -52,22 +64,20 @@ Result<std::string> read_string(std::string_view where, const json::value& value
   return std::string(value.get_string());
 }
 
-// Reads every element with `read`, under the path "where[i]".
+// Reads every element with `read`; an error's path is "where[i]".
 template <class T, class Read>
-Result<std::vector<T>> read_list(std::string_view where, const json::value& value, Read read) {
+Result<std::vector<T>> read_list(
+    std::string_view where, const json::value& value, size_t size_max, Read read
+) {
   if (!value.is_array()) return wrong_type(where, "a list", value);
   const json::array& array = value.get_array();
-  if (array.size() > kListEntriesMax) {
-    return invalid_argument(
-        fmt::format("{} has {} entries, at most {}", where, array.size(), kListEntriesMax),
-        std::string(where)
-    );
-  }
+  if (array.size() > size_max) return too_many_entries(where, array.size(), size_max);
   std::vector<T> list;
   list.reserve(array.size());
   for (size_t i = 0; i < array.size(); ++i) {
-    Result<T> element = read(fmt::format("{}[{}]", where, i), array[i]);
-    if (!element) return element.error();
+    Result<T> element = read(std::string_view(), array[i]);
+    // Paths are for errors only: most lists have none.
+    if (!element) return read(fmt::format("{}[{}]", where, i), array[i]).error();
     list.push_back(*std::move(element));
   }
   return list;
@@ -77,18 +87,14 @@ Result<std::vector<T>> read_list(std::string_view where, const json::value& valu
 template <class T, class Target>
 Result<void> store(Result<T> value, Target& target) {
   if (!value) return value.error();
-  target = static_cast<Target>(*std::move(value));
+  target = *std::move(value);
   return {};
 }
 
 Result<void> read_seed(const json::value& value, GenerationFields& fields) {
-  if (value.is_int64()) {
-    fields.sampling.seed = static_cast<uint64_t>(value.get_int64());
-  } else if (value.is_uint64()) {
-    fields.sampling.seed = value.get_uint64();
-  } else {
-    return wrong_type("seed", "an integer of 64 bits", value);
-  }
+  if (value.is_uint64()) return out_of_range("seed", "an integer", error_reason::kIntegerAboveMax);
+  if (!value.is_int64()) return wrong_type("seed", "an integer", value);
+  fields.sampling.seed = static_cast<uint64_t>(value.get_int64());
   return {};
 }
 
@@ -96,40 +102,47 @@ Result<void> read_stop(const json::value& value, GenerationFields& fields) {
   if (value.is_string()) {
     fields.stop = {std::string(value.get_string())};
   } else {
-    Result<std::vector<std::string>> list = read_list<std::string>("stop", value, read_string);
+    Result<std::vector<std::string>> list =
+        read_list<std::string>("stop", value, kStopStringsMax, read_string);
     if (!list) return list.error();
     fields.stop = *std::move(list);
   }
-  if (fields.stop.size() > kStopStringsMax) {
+  for (size_t i = 0; i < fields.stop.size(); ++i) {
+    const size_t num_bytes = fields.stop[i].size();
+    if (num_bytes > 0 && num_bytes <= kStopStringBytesMax) continue;
+    const std::string where = value.is_string() ? "stop" : fmt::format("stop[{}]", i);
     return invalid_argument(
-        fmt::format("stop has {} strings, at most {}", fields.stop.size(), kStopStringsMax), "stop"
+        fmt::format("{} must be a string of 1 to {} bytes", where, kStopStringBytesMax),
+        where,
+        num_bytes == 0 ? error_reason::kStringBelowMin : error_reason::kStringAboveMax
     );
-  }
-  for (const std::string& text : fields.stop) {
-    if (text.empty() || text.size() > kStopStringBytesMax) {
-      return invalid_argument(
-          fmt::format("stop must hold strings of 1 to {} bytes", kStopStringBytesMax), "stop"
-      );
-    }
   }
   return {};
 }
 
 Result<void> read_logit_bias(const json::value& value, GenerationFields& fields) {
   if (!value.is_object()) return wrong_type("logit_bias", "an object of token ids", value);
+  const size_t num_entries = value.get_object().size();
+  if (num_entries > kLogitBiasMax) {
+    return invalid_argument(
+        fmt::format("logit_bias may hold at most {} entries, got {}", kLogitBiasMax, num_entries),
+        "logit_bias",
+        error_reason::kObjectAboveMax
+    );
+  }
   fields.sampling.logit_bias.clear();
   for (const json::key_value_pair& entry : value.get_object()) {
     const std::string_view key = entry.key();
-    const std::string where = fmt::format("logit_bias.{}", key.substr(0, 40));
+    const auto where = [&] { return fmt::format("logit_bias.{}", key.substr(0, 40)); };
     TokenId id = 0;
     const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
     const bool is_id = ec == std::errc() && end == key.data() + key.size();
     if (!is_id || key != std::to_string(id)) {
-      return invalid_argument(fmt::format("{}: the key must be a token id", where), where);
+      return wrong_value(where(), "under a key that is a token id");
     }
-    const Result<double> bias = read_number(where, entry.value());
+    const Result<float> bias = read_float(where(), entry.value());
     if (!bias) return bias.error();
-    fields.sampling.logit_bias.emplace_back(id, static_cast<float>(*bias));
+    fields.sampling.logit_bias.emplace_back(id, *bias);
   }
   return {};
 }
@@ -140,16 +153,28 @@ Result<void> read_bad_words(
     const json::value& value, const Tokenizer& tokenizer, GenerationFields& fields
 ) {
   const Result<std::vector<std::string>> words =
-      read_list<std::string>("bad_words", value, read_string);
+      read_list<std::string>("bad_words", value, kBadWordsMax, read_string);
   if (!words) return words.error();
   fields.sampling.bad_words.clear();
-  for (const std::string& word : *words) {
+  for (size_t i = 0; i < words->size(); ++i) {
+    const std::string& word = (*words)[i];
+    if (word.size() > kBadWordBytesMax) {
+      return invalid_argument(
+          fmt::format("bad_words[{}] has {} bytes, at most {}", i, word.size(), kBadWordBytesMax),
+          fmt::format("bad_words[{}]", i),
+          error_reason::kStringAboveMax
+      );
+    }
     const size_t start = std::min(word.find_first_not_of(" \t\n\r"), word.size());
     const std::string bare = word.substr(start);
     const EncodeOptions options{.add_special_tokens = false};
     std::vector<TokenId> plain = tokenizer.encode(bare, options);
     if (plain.empty()) {
-      return invalid_argument("bad_words must not hold an empty word", "bad_words");
+      return invalid_argument(
+          fmt::format("bad_words[{}] must not be an empty word", i),
+          fmt::format("bad_words[{}]", i),
+          error_reason::kStringBelowMin
+      );
     }
     std::vector<TokenId> spaced = tokenizer.encode(" " + bare, options);
     if (spaced.size() == plain.size() && spaced.front() != plain.front()) {
@@ -172,14 +197,16 @@ Result<void> read_logprobs(const json::value& value, GenerationFields& fields) {
 }
 
 Result<void> read_timeout(const json::value& value, GenerationFields& fields) {
-  const Result<double> seconds = read_number("timeout_s", value);
-  if (!seconds) return seconds.error();
-  if (!(*seconds > 0.0 && *seconds <= kTimeoutMax_s)) {
+  if (!value.is_number()) return wrong_type("timeout_s", "a number", value);
+  const auto seconds = value.to_number<double>();
+  if (!(seconds > 0.0 && seconds <= kTimeoutMax_s)) {
     return invalid_argument(
-        fmt::format("timeout_s must be above 0 and at most {}", kTimeoutMax_s), "timeout_s"
+        fmt::format("timeout_s must be above 0 and at most {}", kTimeoutMax_s),
+        "timeout_s",
+        seconds > 0.0 ? error_reason::kDecimalAboveMax : error_reason::kDecimalBelowMin
     );
   }
-  fields.timeout_s = *seconds;
+  fields.timeout_s = seconds;
   return {};
 }
 
@@ -255,16 +282,16 @@ class FieldReader {
 
  private:
   Result<void> read_into(bool& target) const { return store(read_bool(name_, value_), target); }
-  Result<void> read_into(float& target) const { return store(read_number(name_, value_), target); }
+  Result<void> read_into(float& target) const { return store(read_float(name_, value_), target); }
   Result<void> read_into(int32_t& target) const { return store(read_int32(name_, value_), target); }
   Result<void> read_into(std::optional<int32_t>& target) const {
     return store(read_int32(name_, value_), target);
   }
   Result<void> read_into(std::vector<TokenId>& target) const {
-    return store(read_list<TokenId>(name_, value_, read_int32), target);
+    return store(read_list<TokenId>(name_, value_, kTokenIdsMax, read_int32), target);
   }
   Result<void> read_into(std::optional<std::vector<TokenId>>& target) const {
-    return store(read_list<TokenId>(name_, value_, read_int32), target);
+    return store(read_list<TokenId>(name_, value_, kTokenIdsMax, read_int32), target);
   }
 
   std::string_view name_;

@@ -15,6 +15,8 @@
 
 namespace millrace {
 
+constexpr double kTimeoutMax_s = 86400.0;
+
 struct GenerationFields {
   SamplingParams sampling;
   std::vector<std::string> stop;  // text that ends a choice; not empty strings

@@ -96,13 +96,13 @@ TEST(GenerationFields, RefusesAWrongTypeByItsPath) {
   EXPECT_EQ(refused_path(R"({"seed": 1.0})"), "seed");
   EXPECT_EQ(refused_path(R"({"ignore_eos": 1})"), "ignore_eos");
   EXPECT_EQ(refused_path(R"({"stop": ["a", 5]})"), "stop[1]");
-  EXPECT_EQ(refused_path(R"({"stop": [""]})"), "stop");
+  EXPECT_EQ(refused_path(R"({"stop": [""]})"), "stop[0]");
   EXPECT_EQ(refused_path(R"({"stop_token_ids": [1, "x"]})"), "stop_token_ids[1]");
   EXPECT_EQ(refused_path(R"({"logit_bias": {"x": 1}})"), "logit_bias.x");
   EXPECT_EQ(refused_path(R"({"logit_bias": {"7": "much"}})"), "logit_bias.7");
   EXPECT_EQ(refused_path(R"({"logit_bias": [1]})"), "logit_bias");
   EXPECT_EQ(refused_path(R"({"bad_words": "a"})"), "bad_words");
-  EXPECT_EQ(refused_path(R"({"bad_words": ["  "]})"), "bad_words");
+  EXPECT_EQ(refused_path(R"({"bad_words": ["  "]})"), "bad_words[0]");
   EXPECT_EQ(refused_path(R"({"timeout_s": 0})"), "timeout_s");
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "base/math.h"
@@ -154,6 +156,28 @@ Result<LoadedRunner> load_runner(
   return LoadedRunner{.model = *std::move(loaded), .start_lines = std::move(lines)};
 }
 
+// Ids whose text reads as prose: a word of plain letters, perhaps after a space. All ids where a
+// vocabulary has too few of those to fill a list of logprobs.
+std::vector<TokenId> plain_ids(const Tokenizer& tokenizer, int64_t vocab_size, int32_t num_least) {
+  constexpr size_t kEnough = 4096;
+  const auto is_plain = [](std::string_view text) {
+    if (text.starts_with(' ')) text.remove_prefix(1);
+    return text.size() >= 2 &&
+           std::ranges::all_of(text, [](char c) { return c >= 'a' && c <= 'z'; });
+  };
+  const auto bound = static_cast<TokenId>(
+      std::min<int64_t>(vocab_size, static_cast<int64_t>(tokenizer.vocab_size()))
+  );
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < bound && ids.size() < kEnough; ++id) {
+    if (!tokenizer.is_special(id) && is_plain(tokenizer.token_bytes(id))) ids.push_back(id);
+  }
+  if (ids.size() > static_cast<size_t>(num_least)) return ids;
+  ids.resize(static_cast<size_t>(bound));
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
 }  // namespace
 
 DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint) {
@@ -181,7 +205,8 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   Result<LoadedRunner> runner = load_runner(*checkpoint, *config, options, *threads);
   if (!runner) return runner.error();
   const DType dtype = runner->model->options().dtype;
-  Result<std::unique_ptr<StepEngine>> engine = StepEngine::start(std::move(runner->model), options.engine);
+  Result<std::unique_ptr<StepEngine>> engine =
+      StepEngine::start(std::move(runner->model), options.engine);
   if (!engine) return engine.error();
   return LocalModel{
       .text = *std::move(text),
@@ -191,6 +216,44 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
       .threads = std::move(threads),
       .engine = *std::move(engine),
       .start_lines = std::move(runner->start_lines),
+  };
+}
+
+Result<LocalModel> load_null_model(LocalModelOptions options, NullEngineOptions null_engine) {
+  Result<Checkpoint> checkpoint = open_checkpoint(options.text.model, {.with_weights = false});
+  if (!checkpoint) return checkpoint.error();
+  Result<ModelConfig> config = parse_model_config(checkpoint->config);
+  if (!config) return config.error();
+  Result<GenerationDefaults> defaults =
+      parse_generation_defaults(checkpoint->generation_config, config->vocab_size);
+  if (!defaults) return defaults.error();
+  Result<ModelText> text = load_model_text(options.text, *checkpoint, config->vocab_size);
+  if (!text) return text.error();
+  const Result<int32_t> longest = model_len(*config, options.engine);
+  if (!longest) return longest.error();
+
+  null_engine.vocab_size = config->vocab_size;
+  null_engine.plain_ids =
+      plain_ids(text->tokenizer, config->vocab_size, options.engine.logprobs_max);
+  null_engine.policy = options.engine.policy;
+  null_engine.max_model_len = *longest;
+  null_engine.max_num_seqs = options.engine.max_num_seqs;
+  null_engine.max_num_live_seqs = options.engine.max_num_live_seqs;
+  null_engine.n_max = options.engine.n_max;
+  null_engine.logprobs_max = options.engine.logprobs_max;
+  null_engine.block_size = options.block_size;
+  null_engine.seed = options.engine.seed;
+  const double rate = null_engine.tokens_per_second;
+  Result<std::unique_ptr<NullEngine>> engine = NullEngine::start(std::move(null_engine));
+  if (!engine) return engine.error();
+  return LocalModel{
+      .text = *std::move(text),
+      .config = *std::move(config),
+      .defaults = options.use_generation_config ? *std::move(defaults) : GenerationDefaults(),
+      .engine = *std::move(engine),
+      .start_lines = {fmt::format(
+          "null engine: made-up tokens of {}, {} a second for each choice", options.text.model, rate
+      )},
   };
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "engine/null_engine.h"
 #include "engine/step_engine.h"
 #include "model/config.h"
 #include "model/generation_defaults.h"
@@ -50,5 +51,8 @@ DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint);
 
 // Opens, checks and loads a model and starts its engine.
 Result<LocalModel> load_local_model(LocalModelOptions options);
+
+// The same without its weights: an engine that makes up tokens of the model's vocabulary.
+Result<LocalModel> load_null_model(LocalModelOptions options, NullEngineOptions engine);
 
 }  // namespace millrace

@@ -4,13 +4,44 @@
 
 #include <limits>
 
+#include "base/error_reason.h"
+#include "server/field_error.h"
+#include "server/protocol/chat_input.h"
+
 namespace millrace {
+namespace {
+
+// A template's own words can hold a client's.
+constexpr size_t kTemplateWordsBytesMax = 200;
+
+Error refused_by_template(Error error) {
+  // Elsewhere `where` is a JSON path of the input.
+  if (!error.where.starts_with("chat template")) return error;
+  // Whether it ran out of what a template may take is a matter of its input too.
+  if (error.code != ErrorCode::kUnsupported) error.code = ErrorCode::kInvalidArgument;
+  error.reason = error_reason::kTemplateRefused;
+  error.where = "messages";
+  error.message = std::string(cut_text(error.message, kTemplateWordsBytesMax));
+  return error;
+}
+
+}  // namespace
 
 std::vector<TokenId> tokenize_text(const ModelText& model, std::string_view text) {
   return model.tokenizer.encode(text);
 }
 
 Result<ChatInput> read_chat(
+    const json::object& object, std::chrono::local_seconds now, bool generation_prompt
+) {
+  json::object copy = object;
+  if (!copy.contains("add_generation_prompt")) copy["add_generation_prompt"] = generation_prompt;
+  Result<ChatInput> chat = read_chat_input(copy);
+  if (chat) chat->now = now;
+  return chat;
+}
+
+Result<ChatInput> read_raw_chat(
     const json::object& object, std::chrono::local_seconds now, bool generation_prompt
 ) {
   ChatInput chat{.add_generation_prompt = generation_prompt, .now = now};
@@ -40,16 +71,22 @@ Result<ChatInput> read_chat(
 }
 
 Result<RenderedChat> render_chat(const ModelText& model, const ChatInput& chat) {
-  if (model.chat_template) return model.chat_template->render(chat);
+  if (model.chat_template) {
+    Result<RenderedChat> rendered = model.chat_template->render(chat);
+    if (!rendered) return refused_by_template(rendered.error());
+    return rendered;
+  }
   return unsupported(
       "this model has no chat template: give a plain prompt, or a template with --chat-template",
       "messages"
   );
 }
 
-std::vector<TokenId> tokenize_chat(const ModelText& model, const RenderedChat& chat) {
+std::vector<TokenId> tokenize_chat(
+    const ModelText& model, const RenderedChat& chat, bool add_special_tokens
+) {
   return model.tokenizer.encode(
-      chat.text, {.add_special_tokens = false, .plain_text = chat.input_ranges}
+      chat.text, {.add_special_tokens = add_special_tokens, .plain_text = chat.input_ranges}
   );
 }
 

@@ -47,7 +47,9 @@ constexpr std::string_view kReservedNames[] = {
     "unk_token",
 };
 
-Result<void> check_kwargs(const json::object& kwargs) {
+}  // namespace
+
+Result<void> check_chat_template_kwargs(const json::object& kwargs) {
   for (const auto& [key, value] : kwargs) {
     const std::string_view name(key.data(), key.size());
     const std::string where = fmt::format("chat_template_kwargs.{}", name.substr(0, 100));
@@ -64,6 +66,8 @@ Result<void> check_kwargs(const json::object& kwargs) {
   }
   return {};
 }
+
+namespace {
 
 Result<void> check_objects(const json::array& items, std::string_view path) {
   for (size_t i = 0; i < items.size(); ++i) {
@@ -121,6 +125,44 @@ json::value array_or_null(const std::optional<json::array>& items) {
   return items ? json::value(*items) : json::value(nullptr);
 }
 
+// Stands at the end of the message to be continued while it is rendered, as in Hugging Face's
+// apply_chat_template: what a template writes after it is cut off. Its space tells whether the
+// template trims messages.
+constexpr std::string_view kContinuationMark = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+// REQUIRES: `messages` is not empty.
+Result<void> mark_final_message(json::array& messages) {
+  json::value* content = messages.back().get_object().if_contains("content");
+  if (content == nullptr || !content->is_string()) {
+    return invalid_argument(
+        "the final message needs a string to be continued",
+        fmt::format("messages[{}].content", messages.size() - 1)
+    );
+  }
+  content->get_string() += json::string_view(kContinuationMark.data(), kContinuationMark.size());
+  return {};
+}
+
+// Ends the text where the marked message ends.
+Result<void> cut_after_final_message(RenderedChat& chat) {
+  const std::string_view trimmed = kContinuationMark.substr(0, kContinuationMark.size() - 1);
+  const size_t mark = chat.text.rfind(trimmed);
+  if (mark == std::string::npos) {
+    return invalid_argument(
+        "the chat template does not write the final message as it is, so it cannot be continued",
+        "continue_final_message"
+    );
+  }
+  const bool is_trimmed = chat.text.compare(mark, kContinuationMark.size(), kContinuationMark) != 0;
+  chat.text.resize(mark);
+  if (is_trimmed) chat.text.resize(chat.text.find_last_not_of(" \t\n\r\v\f") + 1);
+  for (ByteRange& range : chat.input_ranges) {
+    range.end = std::min(range.end, chat.text.size());
+  }
+  std::erase_if(chat.input_ranges, [](const ByteRange& range) { return range.begin >= range.end; });
+  return {};
+}
+
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::parse(
@@ -154,7 +196,7 @@ Result<RenderedChat> ChatTemplate::render(const ChatInput& input) const {
   Result<void> valid = check_messages(input.messages);
   if (valid && input.tools) valid = check_objects(*input.tools, "tools");
   if (valid && input.documents) valid = check_objects(*input.documents, "documents");
-  if (valid) valid = check_kwargs(input.chat_template_kwargs);
+  if (valid) valid = check_chat_template_kwargs(input.chat_template_kwargs);
   if (!valid) return valid.error();
   const jinja::Template* chosen = choose(input.tools.has_value());
   if (chosen == nullptr) {
@@ -162,8 +204,12 @@ Result<RenderedChat> ChatTemplate::render(const ChatInput& input) const {
         "the model has several chat templates and none is named \"default\"", "chat_template"
     );
   }
+  json::array messages = prepared(input.messages);
+  if (input.continue_final_message) {
+    if (auto marked = mark_final_message(messages); !marked) return marked.error();
+  }
   std::vector<jinja::Variable> variables;
-  variables.push_back({"messages", prepared(input.messages), true});
+  variables.push_back({"messages", std::move(messages), true});
   variables.push_back({"tools", array_or_null(input.tools), true});
   variables.push_back({"documents", array_or_null(input.documents), true});
   variables.push_back({"add_generation_prompt", input.add_generation_prompt, false});
@@ -181,7 +227,11 @@ Result<RenderedChat> ChatTemplate::render(const ChatInput& input) const {
   }
   Result<jinja::Rendered> rendered = chosen->render(variables, input.now);
   if (!rendered) return rendered.error();
-  return RenderedChat{std::move(rendered->text), std::move(rendered->input_ranges)};
+  RenderedChat chat{std::move(rendered->text), std::move(rendered->input_ranges)};
+  if (input.continue_final_message) {
+    if (auto cut = cut_after_final_message(chat); !cut) return cut.error();
+  }
+  return chat;
 }
 
 }  // namespace millrace

@@ -33,6 +33,9 @@ struct ChatInput {
   std::optional<json::array> tools;  // as OpenAI's; none: the template sees none
   std::optional<json::array> documents;
   bool add_generation_prompt = true;  // ends with the start of the assistant's turn
+  // The text ends within the last message, for the model to go on with it. REQUIRES: not
+  // add_generation_prompt.
+  bool continue_final_message = false;
   json::object chat_template_kwargs;  // more variables, such as enable_thinking
   std::chrono::local_seconds now;     // what the template's strftime_now() shows
 };
@@ -42,6 +45,10 @@ struct RenderedChat {
   // What came from the messages, tools, documents and kwargs: sorted, not touching one another.
   std::vector<ByteRange> input_ranges;
 };
+
+// Refuses names that a request must not set: what the server itself gives to templates, and options
+// of Hugging Face's apply_chat_template. The error's `where` is "chat_template_kwargs.NAME".
+Result<void> check_chat_template_kwargs(const json::object& kwargs);
 
 // Immutable after parsing; any number of threads may render with one.
 class ChatTemplate {

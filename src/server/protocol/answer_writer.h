@@ -18,6 +18,8 @@ namespace millrace {
 struct AnswerIdentity {
   std::string id;         // "cmpl-..." or "chatcmpl-...", after the HTTP request's id
   int64_t created_s = 0;  // Unix time
+  // Changes when the same request might be answered with other tokens: another version, say.
+  std::string system_fingerprint = "fp_millrace";
 };
 
 // A stream is begin(), for each choice its deltas in any interleaving, then end() or fail(). Each

@@ -23,21 +23,25 @@ enum class Api {
   kNative,       // SGLang's /generate
 };
 
-// Text to be tokenized, token ids as they are, or a chat to be rendered.
+// Text to be tokenized, token ids as they are, or a chat to be rendered, whose `now` is the
+// renderer's to set.
 using PromptInput = std::variant<std::string, std::vector<TokenId>, ChatInput>;
 
 struct GenerationRequest {
   Api api = Api::kCompletions;
-  std::string model;  // as the client named it, for the answer
+  std::string model;       // as the client named it, for the answer
+  std::string request_id;  // the client's own (vLLM's request_id, SGLang's rid); empty: none
 
   std::vector<PromptInput> prompts;  // at least one; a chat: exactly one
   bool is_prompt_list = false;       // the native API answers a list with a list
-  bool add_special_tokens = true;    // those of the tokenizer's post-processor, for text
+  // Those of the tokenizer's post-processor, for text and, where asked for, on top of a template's.
+  bool add_special_tokens = true;
   std::optional<int32_t> truncate_prompt_tokens;  // keeps the last so many tokens
 
   GenerationFields fields;
-  // What max_tokens was given as. 0: nothing is generated, the prompt is only echoed. none: 16 for
-  // completions, as much as fits for chats (OpenAI's defaults).
+  // What max_tokens was given as, or the model author's default. 0: nothing is generated, the
+  // prompt is only echoed. none: 16 for completions, as much as fits for chats (OpenAI's defaults).
+  // `fields.sampling.max_tokens` is only a bound until the prompt's length is known.
   std::optional<int32_t> max_tokens;
 
   bool is_stream = false;
@@ -45,6 +49,7 @@ struct GenerationRequest {
   bool continuous_usage_stats = false;      // the usage so far in every chunk
   bool return_token_ids = false;            // vLLM: token ids of prompt and choices in the answer
   bool return_tokens_as_token_ids = false;  // vLLM: "token_id:17" in place of text in logprobs
+  bool return_text_in_logprobs = false;     // SGLang: each token's text beside its logprob
   bool return_timings = false;              // the answer tells what it waited for
   std::string cache_salt;                   // empty: none
 

@@ -36,7 +36,8 @@ struct ChoiceDelta {
   // The new tokens, with logprobs if they were asked for. Includes a token that ends the choice and
   // is no part of its text.
   std::span<const SampledToken> tokens;
-  const Ending* ending = nullptr;  // set with the last delta of a choice
+  const Ending* ending = nullptr;            // set with the last delta of a choice
+  const SequenceTimings* timings = nullptr;  // set with the last delta too, where they are known
 };
 
 struct ChoiceResult {

@@ -1,0 +1,131 @@
+#include "engine/intake.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/rng.h"
+
+namespace millrace {
+
+Result<void> check_request(
+    const EngineRequest& request, const SchedulerConfig& config, const EngineLimits& limits
+) {
+  const SamplingLimits sampling{
+      .vocab_size = limits.vocab_size, .n_max = limits.n_max, .logprobs_max = limits.logprobs_max};
+  if (auto valid = validate(request.sampling, sampling); !valid) return valid;
+  if (auto runnable = check_runnable(config, request.prompt.size()); !runnable) return runnable;
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    const TokenId id = request.prompt[i];
+    if (id >= 0 && id < limits.vocab_size) continue;
+    return invalid_argument(
+        fmt::format("prompt token {} is {}, not between 0 and {}", i, id, limits.vocab_size - 1),
+        "prompt"
+    );
+  }
+  return {};
+}
+
+Intake::Intake(SchedulerConfig config, EngineLimits limits, uint64_t seed)
+    : config_(std::move(config)),
+      limits_(limits),
+      seed_(seed),
+      commands_(5 * static_cast<size_t>(limits.max_num_live_seqs) + 2) {}
+
+Result<RequestId> Intake::submit(EngineRequest request, std::shared_ptr<EventSink> sink) {
+  CHECK(sink != nullptr, "events need a place to go");
+  if (auto checked = check_request(request, config_, limits_); !checked) return checked.error();
+  const int32_t n = request.sampling.n;
+
+  const std::lock_guard lock(mutex_);
+  if (shutdown_) return Error{ErrorCode::kCancelled, "the engine is shutting down", ""};
+  if (n > limits_.max_num_live_seqs - num_live_seqs_) {
+    return Error{
+        ErrorCode::kResourceExhausted,
+        fmt::format(
+            "{} sequences run or wait, and at most {} may",
+            num_live_seqs_,
+            limits_.max_num_live_seqs
+        ),
+        "",
+    };
+  }
+  const RequestId id{num_accepted_++};
+  const uint64_t seed = request.sampling.seed.value_or(random_bits(seed_, id.value));
+  live_[id].choice_cancelled.assign(static_cast<size_t>(n), false);
+  const TimePoint now = Clock::now();
+  if (num_live_seqs_ == 0) last_progress_ = now;
+  num_live_seqs_ += n;
+  send(Submission{
+      .request =
+          {.id = id,
+           .prompt = std::move(request.prompt),
+           .sampling = std::move(request.sampling),
+           .seed = seed,
+           .priority = request.priority,
+           .arrival = now,
+           .deadline = request.deadline},
+      .sink = std::move(sink),
+  });
+  return id;
+}
+
+void Intake::cancel(RequestId id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(id);
+  if (found == live_.end() || std::exchange(found->second.is_cancelled, true)) return;
+  send(Cancellation{.request = id});
+}
+
+void Intake::cancel(RequestId id, int32_t choice) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(id);
+  if (found == live_.end() || found->second.is_cancelled) return;
+  std::vector<bool>& cancelled = found->second.choice_cancelled;
+  CHECK(choice >= 0 && static_cast<size_t>(choice) < cancelled.size(), "a choice that never was");
+  if (cancelled[static_cast<size_t>(choice)]) return;
+  cancelled[static_cast<size_t>(choice)] = true;
+  send(Cancellation{id, choice});
+}
+
+void Intake::shut_down(ShutdownMode mode) {
+  const std::lock_guard lock(mutex_);
+  const bool is_news = !shutdown_ || (*shutdown_ != mode && mode == ShutdownMode::kAbort);
+  if (!is_news) return;
+  shutdown_ = mode;
+  send(mode);
+}
+
+void Intake::fill(EngineStats& stats) const {
+  const std::lock_guard lock(mutex_);
+  stats.num_live_seqs = num_live_seqs_;
+  stats.working_since = std::nullopt;
+  if (num_live_seqs_ > 0) stats.working_since = std::min(last_progress_, Clock::now());
+}
+
+void Intake::account(const FinishedEvent& finished) {
+  const std::lock_guard lock(mutex_);
+  --num_live_seqs_;
+  if (finished.num_choices_unfinished == 0) {
+    live_.erase(finished.request);
+  } else {
+    live_[finished.request].choice_cancelled[static_cast<size_t>(finished.choice)] = true;
+  }
+}
+
+void Intake::note_progress(TimePoint when) {
+  const std::lock_guard lock(mutex_);
+  last_progress_ = when;
+}
+
+// A shutdown of a second mode may come when the engine thread has ended: nobody takes it, or has
+// to.
+void Intake::send(Command command) {
+  CHECK(
+      commands_.try_push(std::move(command)) == PushResult::kPushed, "the inbox is sized for all"
+  );
+}
+
+}  // namespace millrace

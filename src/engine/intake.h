@@ -1,0 +1,97 @@
+// What stands between an engine's many callers and its one thread: checks requests, counts what is
+// live, refuses what is too much, and passes commands on in order. Part of an engine, which owns
+// it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "base/bounded_queue.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "sched/request.h"
+#include "sched/scheduler_config.h"
+
+namespace millrace {
+
+// Refuses what an engine of these limits can never run; the error's `where` is the field. Pure.
+Result<void> check_request(
+    const EngineRequest& request, const SchedulerConfig& config, const EngineLimits& limits
+);
+
+class Intake {
+ public:
+  struct Submission {
+    Request request;
+    std::shared_ptr<EventSink> sink;
+  };
+  struct Cancellation {
+    RequestId request;
+    std::optional<int32_t> choice = std::nullopt;  // none: all of them
+  };
+  using Command = std::variant<Submission, Cancellation, ShutdownMode>;
+
+  // `seed`: requests without a seed get one that follows from this.
+  Intake(SchedulerConfig config, EngineLimits limits, uint64_t seed);
+
+  const SchedulerConfig& scheduler_config() const { return config_; }
+  const EngineLimits& limits() const { return limits_; }
+
+  // --- Any thread ---
+
+  // As Engine states them.
+  Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink);
+  void cancel(RequestId id);
+  void cancel(RequestId id, int32_t choice);
+
+  // Refuses requests from now on and passes the mode on, if it is stronger than the last.
+  void shut_down(ShutdownMode mode);
+
+  // num_live_seqs and working_since are filled in; the rest is the engine's.
+  void fill(EngineStats& stats) const;
+
+  // --- The engine thread ---
+
+  std::optional<Command> pop() { return commands_.pop(); }
+  std::optional<Command> pop_until(TimePoint deadline) { return commands_.pop_until(deadline); }
+  std::optional<Command> try_pop() { return commands_.try_pop(); }
+
+  // Call it before the sink hears of the end: the place of the sequence is free for another then.
+  void account(const FinishedEvent& finished);
+
+  // Up to `when` the engine is not stuck: a step has ended, or nothing is due before.
+  void note_progress(TimePoint when);
+
+ private:
+  struct LiveRequest {
+    bool is_cancelled = false;           // as a whole
+    std::vector<bool> choice_cancelled;  // [n], or over
+  };
+
+  void send(Command command);  // with mutex_ held
+
+  const SchedulerConfig config_;
+  const EngineLimits limits_;
+  const uint64_t seed_;
+
+  // Drained before each step. In between, a place among the live sequences can see one of its
+  // sequence cancelled twice (choice and request), end, and be taken by another that is submitted
+  // and cancelled twice: five commands; and one shutdown of each mode. So there is always room.
+  BoundedQueue<Command> commands_;
+
+  mutable std::mutex mutex_;  // guards all below; never held while a sink is called
+  std::unordered_map<RequestId, LiveRequest> live_;
+  int32_t num_live_seqs_ = 0;
+  uint64_t num_accepted_ = 0;
+  std::optional<ShutdownMode> shutdown_;  // the strongest asked for
+  TimePoint last_progress_;               // as noted, or the first request after idleness
+};
+
+}  // namespace millrace

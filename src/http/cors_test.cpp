@@ -1,0 +1,64 @@
+#include "http/cors.h"
+
+#include <gtest/gtest.h>
+
+#include "http/test_server.h"
+
+namespace millrace::http {
+namespace {
+
+TestServer::Change allow(std::vector<std::string> origins) {
+  return [origins = std::move(origins)](HttpServerOptions& options) {
+    options.cors = CorsPolicy(origins);
+  };
+}
+
+PeerResponse ask(TestServer& server, const std::string& line, const std::string& fields) {
+  RawPeer peer(server.port());
+  peer.send(line + " HTTP/1.1\r\nHost: x\r\n" + fields + "\r\n");
+  return peer.read_response().value_or(PeerResponse());
+}
+
+TEST(Cors, SaysNothingUnlessItIsAllowed) {
+  TestServer silent;
+  EXPECT_EQ(
+      ask(silent, "GET /health", "Origin: http://a\r\n").header("access-control-allow-origin"), ""
+  );
+  TestServer server(allow({"http://a"}));
+  const PeerResponse other = ask(server, "GET /health", "Origin: http://b\r\n");
+  EXPECT_EQ(other.header("access-control-allow-origin"), "");
+  EXPECT_EQ(ask(server, "GET /health", "").header("access-control-allow-origin"), "");
+}
+
+TEST(Cors, NamesTheOriginOnAnswersAndOnErrors) {
+  TestServer server(allow({"http://a", "http://b"}));
+  for (const auto& [line, status] :
+       {std::pair("GET /health", 200),
+        std::pair("GET /nowhere", 404),
+        std::pair("GET /key", 401)}) {
+    const PeerResponse response = ask(server, line, "Origin: http://b\r\n");
+    EXPECT_EQ(response.status, status);
+    EXPECT_EQ(response.header("access-control-allow-origin"), "http://b") << line;
+    EXPECT_EQ(response.header("vary"), "Origin");
+  }
+  TestServer open(allow({"*"}));
+  EXPECT_EQ(
+      ask(open, "GET /health", "Origin: http://c\r\n").header("access-control-allow-origin"), "*"
+  );
+}
+
+TEST(Cors, AnswersPreflights) {
+  TestServer server(allow({"*"}));
+  const PeerResponse response =
+      ask(server,
+          "OPTIONS /echo",
+          "Origin: http://a\r\nAccess-Control-Request-Method: POST\r\n"
+          "Access-Control-Request-Headers: authorization, content-type\r\n");
+  EXPECT_EQ(response.status, 204);
+  EXPECT_EQ(response.header("access-control-allow-origin"), "*");
+  EXPECT_EQ(response.header("access-control-allow-methods"), "OPTIONS, POST");
+  EXPECT_EQ(response.header("access-control-allow-headers"), "authorization, content-type");
+}
+
+}  // namespace
+}  // namespace millrace::http

@@ -1,0 +1,43 @@
+#include "server/api_keys.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kScheme = "bearer ";
+
+bool has_scheme(std::string_view authorization) {
+  return authorization.size() > kScheme.size() &&
+         std::equal(kScheme.begin(), kScheme.end(), authorization.begin(), [](char a, char b) {
+           return a == std::tolower(static_cast<unsigned char>(b));
+         });
+}
+
+// Reads all of `shown`, whatever it finds: the time tells nothing of `key`.
+bool equal_in_constant_time(std::string_view shown, std::string_view key) {
+  uint32_t difference = shown.size() == key.size() ? 0 : 1;
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const char expected = key[i % key.size()];
+    difference |= static_cast<uint32_t>(static_cast<unsigned char>(shown[i] ^ expected));
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+bool ApiKeys::admit(std::string_view authorization) const {
+  if (keys_.empty()) return true;
+  if (!has_scheme(authorization)) return false;
+  const std::string_view shown = authorization.substr(kScheme.size());
+  bool is_admitted = false;
+  for (const std::string& key : keys_) {
+    const bool is_equal = equal_in_constant_time(shown, key);
+    is_admitted = is_admitted || is_equal;
+  }
+  return is_admitted;
+}
+
+}  // namespace millrace

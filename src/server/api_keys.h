@@ -1,0 +1,25 @@
+// Which keys a client may show. Immutable, thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+class ApiKeys {
+ public:
+  // No keys: everyone is let in.
+  explicit ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}
+
+  bool is_open() const { return keys_.empty(); }
+
+  // Whether the value of an Authorization field ("Bearer KEY") shows one of the keys. Takes as long
+  // for a key that is nearly right as for any other of its length.
+  bool admit(std::string_view authorization) const;
+
+ private:
+  std::vector<std::string> keys_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,44 @@
+// What the server's handlers share: the model once it is loaded, and in which phase of its life the
+// server is. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/counters.h"
+#include "server/health.h"
+#include "server/serving.h"
+
+namespace millrace {
+
+class ApiState {
+ public:
+  ApiState(std::string version, Duration stall_timeout, Log& log)
+      : version_(std::move(version)), stall_timeout_(stall_timeout), log_(log) {}
+
+  // Null while the model is loading. Handlers of routes that need it run only afterwards: the guard
+  // refuses them until then.
+  Serving* serving() const { return serving_.load(std::memory_order_acquire); }
+  void serve(std::unique_ptr<Serving> serving);
+
+  ServerPhase phase() const { return phase_.load(); }
+  void begin_drain() { phase_ = ServerPhase::kDraining; }
+
+  Health health() const;
+  std::string metrics_text(const http::CountersSnapshot& counters) const;
+  const std::string& version() const { return version_; }
+  Log& log() const { return log_; }
+
+ private:
+  const std::string version_;
+  const Duration stall_timeout_;
+  Log& log_;
+  std::unique_ptr<Serving> owned_;
+  std::atomic<Serving*> serving_ = nullptr;
+  std::atomic<ServerPhase> phase_ = ServerPhase::kStarting;
+};
+
+}  // namespace millrace

@@ -1,0 +1,129 @@
+#include "server/engine_requests.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "server/prompt.h"
+
+namespace millrace {
+namespace {
+
+constexpr int32_t kCompletionMaxTokensDefault = 16;  // OpenAI's
+
+Result<std::vector<TokenId>> tokenize(
+    PromptInput& input,
+    const GenerationRequest& request,
+    const ModelText& text,
+    std::chrono::local_seconds now
+) {
+  if (auto* ids = std::get_if<std::vector<TokenId>>(&input)) return std::move(*ids);
+  if (const auto* plain = std::get_if<std::string>(&input)) {
+    return text.tokenizer.encode(*plain, {.add_special_tokens = request.add_special_tokens});
+  }
+  auto& chat = std::get<ChatInput>(input);
+  chat.now = now;
+  const Result<RenderedChat> rendered = render_chat(text, chat);
+  if (!rendered) return rendered.error();
+  return text.tokenizer.encode(
+      rendered->text,
+      {.add_special_tokens = request.add_special_tokens, .plain_text = rendered->input_ranges}
+  );
+}
+
+// The JSON path of a prompt.
+std::string path_of(const GenerationRequest& request, size_t index) {
+  if (request.api == Api::kChat) return "messages";
+  const bool is_native = request.api == Api::kNative;
+  const bool is_text = std::holds_alternative<std::string>(request.prompts[index]);
+  const std::string field = !is_native ? "prompt" : is_text ? "text" : "input_ids";
+  return request.prompts.size() > 1 ? fmt::format("{}[{}]", field, index) : field;
+}
+
+Error too_long(size_t num_prompt_tokens, int64_t max_tokens, int32_t bound, std::string where) {
+  std::string message = fmt::format(
+      "this model takes at most {} tokens; the prompt has {}", bound, num_prompt_tokens
+  );
+  if (max_tokens > 0) message += fmt::format(" and {} more were asked for", max_tokens);
+  return {
+      ErrorCode::kInvalidArgument, std::move(message), std::move(where), "context_length_exceeded"};
+}
+
+// How many tokens a prompt of this length gets at most.
+Result<int32_t> max_tokens_of(
+    const GenerationRequest& request,
+    size_t num_prompt_tokens,
+    const EngineLimits& limits,
+    const std::string& where
+) {
+  const int64_t bound = limits.num_sequence_tokens_max;
+  const int64_t room = bound - static_cast<int64_t>(num_prompt_tokens);
+  if (room < 1) return too_long(num_prompt_tokens, 0, limits.num_sequence_tokens_max, where);
+  if (!request.max_tokens) {
+    const bool is_chat = request.api == Api::kChat;
+    return static_cast<int32_t>(
+        is_chat ? room : std::min<int64_t>(room, kCompletionMaxTokensDefault)
+    );
+  }
+  if (*request.max_tokens > room) {
+    return too_long(num_prompt_tokens, *request.max_tokens, limits.num_sequence_tokens_max, where);
+  }
+  // Where only the prompt is wanted, one token is made and thrown away.
+  return std::max(*request.max_tokens, 1);
+}
+
+void keep_last(std::vector<TokenId>& ids, int32_t num_kept) {
+  const auto kept = static_cast<size_t>(num_kept);
+  if (ids.size() > kept) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(kept));
+}
+
+EngineRequest engine_request_of(
+    const GenerationRequest& request,
+    std::vector<TokenId> prompt,
+    int32_t max_tokens,
+    TimePoint arrival
+) {
+  EngineRequest engine_request{
+      .prompt = std::move(prompt),
+      .sampling = request.fields.sampling,
+      .priority = request.fields.priority,
+  };
+  SamplingParams& sampling = engine_request.sampling;
+  sampling.max_tokens = max_tokens;
+  sampling.min_tokens = std::min(sampling.min_tokens, max_tokens);
+  if (request.fields.timeout_s) {
+    const std::chrono::duration<double> timeout(*request.fields.timeout_s);
+    engine_request.deadline = arrival + std::chrono::duration_cast<Duration>(timeout);
+  }
+  return engine_request;
+}
+
+}  // namespace
+
+Result<std::vector<EngineRequest>> build_engine_requests(
+    GenerationRequest& request,
+    const ModelText& text,
+    const EngineLimits& limits,
+    TimePoint arrival,
+    std::chrono::local_seconds now
+) {
+  std::vector<EngineRequest> built;
+  built.reserve(request.prompts.size());
+  for (size_t i = 0; i < request.prompts.size(); ++i) {
+    const std::string where = path_of(request, i);
+    Result<std::vector<TokenId>> prompt = tokenize(request.prompts[i], request, text, now);
+    if (!prompt) return prompt.error();
+    if (prompt->empty()) return invalid_argument("the prompt has no tokens", where);
+    if (request.truncate_prompt_tokens) keep_last(*prompt, *request.truncate_prompt_tokens);
+    const Result<int32_t> max_tokens = max_tokens_of(request, prompt->size(), limits, where);
+    if (!max_tokens) return max_tokens.error();
+    built.push_back(engine_request_of(request, *std::move(prompt), *max_tokens, arrival));
+  }
+  // They may be megabytes.
+  for (PromptInput& prompt : request.prompts) prompt = std::string();
+  return built;
+}
+
+}  // namespace millrace

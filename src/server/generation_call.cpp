@@ -1,0 +1,412 @@
+#include "server/generation_call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "http/sse_writer.h"
+#include "server/call_registry.h"
+#include "server/engine_requests.h"
+#include "server/protocol/api_error.h"
+
+namespace millrace {
+namespace {
+
+// An answer with more logprobs than this takes milliseconds to word: not on an I/O thread.
+constexpr size_t kLogprobsOfLargeAnswer = 4096;
+
+// The client's own id of a call, or that of its HTTP request.
+const std::string& id_of(const GenerationRequest& request, const http::Exchange& exchange) {
+  return request.request_id.empty() ? exchange.request().id : request.request_id;
+}
+
+AnswerIdentity identity_of(const GenerationRequest& request, const http::Exchange& exchange) {
+  const std::string& id = id_of(request, exchange);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {
+      .id = request.api == Api::kChat          ? "chatcmpl-" + id
+            : request.api == Api::kCompletions ? "cmpl-" + id
+                                               : id,
+      .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+  };
+}
+
+size_t num_logprobs(const GenerationResult& result) {
+  size_t count = 0;
+  for (const PromptResult& prompt : result.prompts) {
+    for (const auto& entries : prompt.prompt_logprobs) count += entries.size();
+    for (const ChoiceResult& choice : prompt.choices) {
+      for (const SampledToken& token : choice.tokens) count += token.logprobs.size();
+    }
+  }
+  return count;
+}
+
+// Why the engine ended a sequence before its time.
+Error error_of(const FinishedEvent& event) {
+  if (event.error) return *event.error;
+  if (event.reason == FinishReason::kDeadline) {
+    return {ErrorCode::kDeadlineExceeded, "the request's time limit has passed", "timeout_s"};
+  }
+  return {ErrorCode::kCancelled, "the server is shutting down"};
+}
+
+}  // namespace
+
+// Where the events of one prompt go.
+class GenerationCall::PromptSink final : public EventSink {
+ public:
+  PromptSink(std::shared_ptr<GenerationCall> call, size_t prompt)
+      : call_(std::move(call)), prompt_(prompt) {}
+  void on_event(EngineEvent event) override { call_->on_event(prompt_, std::move(event)); }
+
+ private:
+  std::shared_ptr<GenerationCall> call_;  // the other owner: its exchange
+  size_t prompt_;
+};
+
+std::shared_ptr<GenerationCall> GenerationCall::make(
+    const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
+) {
+  return std::shared_ptr<GenerationCall>(
+      new GenerationCall(services, std::move(request), std::move(exchange))
+  );
+}
+
+GenerationCall::~GenerationCall() {
+  services_.calls.remove(id_of(request_, *exchange_), *this);
+}
+
+GenerationCall::GenerationCall(
+    const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
+)
+    : services_(services),
+      request_(std::move(request)),
+      exchange_(std::move(exchange)),
+      arrival_(Clock::now()),
+      writer_(
+          make_answer_writer(request_, services_.text.tokenizer, identity_of(request_, *exchange_))
+      ) {}
+
+void GenerationCall::start() {
+  services_.calls.add(id_of(request_, *exchange_), weak_from_this());
+  exchange_->on_wake([self = shared_from_this()] { self->on_news(); });
+  exchange_->on_client_gone([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->leave();
+  });
+  Result<std::vector<EngineRequest>> requests = build_engine_requests(
+      request_, services_.text, services_.engine.limits(), arrival_, services_.local_now()
+  );
+  Result<void> submitted = requests ? submit(*std::move(requests)) : requests.error();
+  if (!submitted) {
+    leave();
+    exchange_->respond(to_response(to_api_error(submitted.error())));
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    is_started_ = true;
+    if (inbox_.empty()) return;
+  }
+  exchange_->wake();
+}
+
+Result<void> GenerationCall::submit(std::vector<EngineRequest> requests) {
+  open_choices(requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    auto sink = std::make_shared<PromptSink>(shared_from_this(), i);
+    const Result<RequestId> id = services_.engine.submit(std::move(requests[i]), std::move(sink));
+    if (!id) return id.error();
+    if (add_id(*id)) continue;
+    // The client left, or the call was aborted, before the engine knew of this prompt.
+    services_.engine.cancel(*id);
+  }
+  return {};
+}
+
+// False: the call is to be cancelled.
+bool GenerationCall::add_id(RequestId id) {
+  const std::lock_guard lock(mutex_);
+  ids_.push_back(id);
+  return !is_detached_ && !is_aborted_;
+}
+
+void GenerationCall::open_choices(std::span<const EngineRequest> requests) {
+  const auto n = static_cast<size_t>(request_.fields.sampling.n);
+  prompts_.resize(requests.size());
+  choices_.reserve(requests.size() * n);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    prompts_[i].prompt = requests[i].prompt;
+    usage_.num_prompt_tokens += static_cast<int64_t>(requests[i].prompt.size());
+    for (size_t choice = 0; choice < n; ++choice) {
+      choices_.emplace_back(
+          ChoiceText(services_.text.tokenizer, request_.fields, requests[i].prompt)
+      );
+      choices_.back().result.text = choices_.back().text.take_echo();
+    }
+    prompts_[i].num_echo_bytes = choices_.back().result.text.size();
+  }
+  num_choices_open_ = static_cast<int32_t>(choices_.size());
+  stopped_by_text_.assign(choices_.size(), false);
+}
+
+void GenerationCall::abort() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_aborted_ = true;
+  }
+  cancel_all();
+}
+
+// The client has gone: nobody reads an answer.
+void GenerationCall::leave() {
+  detach();
+  cancel_all();
+}
+
+void GenerationCall::detach() {
+  std::vector<News> dropped;
+  const std::lock_guard lock(mutex_);
+  is_detached_ = true;
+  dropped.swap(inbox_);
+}
+
+void GenerationCall::cancel_all() {
+  std::vector<RequestId> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    ids = ids_;
+  }
+  for (const RequestId id : ids) services_.engine.cancel(id);
+}
+
+void GenerationCall::on_event(size_t prompt, EngineEvent event) {
+  if (const auto* finished = std::get_if<FinishedEvent>(&event)) observe_end(prompt, *finished);
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_detached_) return;
+    inbox_.push_back({.prompt = prompt, .event = std::move(event)});
+    if (!is_started_ || inbox_.size() > 1) return;
+  }
+  exchange_->wake();
+}
+
+void GenerationCall::observe_end(size_t prompt, const FinishedEvent& event) {
+  bool is_stopped_by_text = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_by_text = stopped_by_text_[static_cast<size_t>(index_of(prompt, event.choice))];
+  }
+  const FinishReason reason = is_stopped_by_text ? FinishReason::kStop : event.reason;
+  services_.metrics.observe_finished(reason, event.timings, request_.fields.sampling);
+}
+
+int32_t GenerationCall::index_of(size_t prompt, int32_t choice) const {
+  return static_cast<int32_t>(prompt) * request_.fields.sampling.n + choice;
+}
+
+void GenerationCall::on_news() {
+  std::vector<News> news;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_detached_ || !is_started_) return;
+    news.swap(inbox_);
+  }
+  std::string out;
+  for (News& one : news) {
+    if (num_choices_open_ == 0) break;
+    take(std::move(one), out);
+  }
+  if (num_choices_open_ == 0) return finish(out);
+  if (!out.empty()) exchange_->write(out);
+}
+
+void GenerationCall::take(News news, std::string& out) {
+  if (auto* more = std::get_if<PromptLogprobsEvent>(&news.event)) {
+    auto& logprobs = prompts_[news.prompt].prompt_logprobs;
+    logprobs.insert(
+        logprobs.end(),
+        std::make_move_iterator(more->logprobs.begin()),
+        std::make_move_iterator(more->logprobs.end())
+    );
+    if (lacks_prompt_logprobs()) return;
+    for (News& held : std::exchange(held_, {})) take(std::move(held), out);
+    return;
+  }
+  const auto* finished = std::get_if<FinishedEvent>(&news.event);
+  const bool is_failure = finished != nullptr && finished->reason != FinishReason::kStop &&
+                          finished->reason != FinishReason::kLength;
+  if (!is_failure && lacks_prompt_logprobs()) {
+    held_.push_back(std::move(news));
+  } else if (finished != nullptr) {
+    take_end(news.prompt, *finished, out);
+  } else {
+    take_token(news.prompt, std::get<TokenEvent>(news.event), out);
+  }
+}
+
+// A stream begins when the logprobs of all its prompts are there: they come with its first events.
+bool GenerationCall::lacks_prompt_logprobs() const {
+  if (is_streaming_ || !request_.is_stream || !request_.fields.sampling.prompt_logprobs) {
+    return false;
+  }
+  return std::ranges::any_of(prompts_, [](const PromptResult& prompt) {
+    return prompt.prompt_logprobs.size() + 1 < prompt.prompt.size();
+  });
+}
+
+void GenerationCall::take_token(size_t prompt, TokenEvent& event, std::string& out) {
+  const int32_t index = index_of(prompt, event.choice);
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  // Computed before the engine heard of a stop string, or made to be thrown away.
+  if (choice.is_over || request_.max_tokens == 0) return;
+  ++usage_.num_output_tokens;
+  observe_token(choice, event.when);
+  const std::string text = event.is_stop_token ? "" : choice.text.push(event.token.id);
+  if (!choice.text.stop_string()) return tell(index, text, std::move(event.token), nullptr, out);
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_by_text_[static_cast<size_t>(index)] = true;
+  }
+  services_.engine.cancel(event.request, event.choice);
+  const Ending ending{.finish_reason = "stop", .stop_reason = *choice.text.stop_string()};
+  tell(index, text, std::move(event.token), &ending, out);
+}
+
+void GenerationCall::observe_token(Choice& choice, TimePoint when) {
+  if (!choice.last_token) {
+    services_.metrics.observe_first_token(when - arrival_);
+  } else {
+    services_.metrics.observe_inter_token(when - *choice.last_token);
+  }
+  choice.last_token = when;
+}
+
+void GenerationCall::take_end(size_t prompt, const FinishedEvent& event, std::string& out) {
+  const int32_t index = index_of(prompt, event.choice);
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  choice.result.timings = event.timings;
+  if (choice.is_over) return;
+  if (event.choice == 0) usage_.num_cached_tokens += event.timings.num_cached_tokens;
+
+  Ending ending;
+  switch (event.reason) {
+    case FinishReason::kStop:
+      ending.finish_reason = "stop";
+      if (is_stop_token_of_request(event.stop_token)) ending.stop_reason = *event.stop_token;
+      break;
+    case FinishReason::kLength:
+      ending.finish_reason = "length";
+      break;
+    case FinishReason::kCancelled:
+      if (!is_aborted()) return fail(error_of(event), out);
+      ending.finish_reason = "abort";
+      break;
+    case FinishReason::kDeadline:
+    case FinishReason::kError:
+      return fail(error_of(event), out);
+  }
+  const std::string rest = choice.text.finish();
+  if (choice.text.stop_string()) {
+    ending = {.finish_reason = "stop", .stop_reason = *choice.text.stop_string()};
+  }
+  if (request_.max_tokens == 0) ending = {.finish_reason = "length", .stop_reason = {}};
+  tell(index, rest, std::nullopt, &ending, out);
+}
+
+bool GenerationCall::is_aborted() {
+  const std::lock_guard lock(mutex_);
+  return is_aborted_;
+}
+
+bool GenerationCall::is_stop_token_of_request(std::optional<TokenId> id) const {
+  const std::vector<TokenId>& ids = request_.fields.sampling.stop_token_ids;
+  return id && std::find(ids.begin(), ids.end(), *id) != ids.end();
+}
+
+void GenerationCall::tell(
+    int32_t index,
+    std::string_view text,
+    std::optional<SampledToken> token,
+    const Ending* ending,
+    std::string& out
+) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  if (ending != nullptr) {
+    choice.is_over = true;
+    --num_choices_open_;
+  }
+  if (request_.is_stream) return stream(index, text, token, ending, out);
+  choice.result.text.append(text);
+  if (token) choice.result.tokens.push_back(*std::move(token));
+  if (ending != nullptr) choice.result.ending = *ending;
+}
+
+void GenerationCall::stream(
+    int32_t index,
+    std::string_view text,
+    const std::optional<SampledToken>& token,
+    const Ending* ending,
+    std::string& out
+) {
+  if (!is_streaming_) begin_stream(out);
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  ChoiceDelta delta{.choice = index, .text = text, .ending = ending};
+  if (token) delta.tokens = {&*token, 1};
+  if (ending != nullptr) delta.timings = &choice.result.timings;
+  // The prompt's text comes with the first of the choice's own.
+  const std::string echo = std::exchange(choice.result.text, {});
+  const std::string echoed = echo.empty() ? "" : echo + std::string(text);
+  if (!echo.empty()) delta.text = echoed;
+  writer_->delta(delta, usage_, out);
+}
+
+void GenerationCall::begin_stream(std::string& out) {
+  is_streaming_ = true;
+  http::SseWriter(exchange_).begin();
+  writer_->begin(prompts_, out);
+  prompts_.clear();
+}
+
+// Nothing more comes: the last bytes of a stream, or the whole answer.
+void GenerationCall::finish(std::string& out) {
+  detach();
+  if (is_failed_ && !is_streaming_) return;  // the error was the answer
+  if (!is_streaming_) return respond_whole();
+  if (!is_failed_) writer_->end(usage_, out);
+  exchange_->write(out);
+  exchange_->finish();
+}
+
+// The whole call fails, with whatever else it has under way.
+void GenerationCall::fail(const Error& error, std::string& out) {
+  const ApiError api_error = to_api_error(error);
+  is_failed_ = true;
+  num_choices_open_ = 0;
+  if (is_streaming_) {
+    append_failure(to_json(api_error), out);
+  } else {
+    exchange_->respond(to_response(api_error));
+  }
+  cancel_all();
+}
+
+void GenerationCall::respond_whole() {
+  auto result = std::make_shared<GenerationResult>(take_result());
+  const auto respond = [self = shared_from_this(), result] {
+    self->exchange_->respond(http::json_response(200, self->writer_->whole(*result)));
+  };
+  const bool is_large = num_logprobs(*result) > kLogprobsOfLargeAnswer;
+  if (!is_large || !services_.workers.try_post(respond)) respond();
+}
+
+GenerationResult GenerationCall::take_result() {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const size_t prompt = i / static_cast<size_t>(request_.fields.sampling.n);
+    prompts_[prompt].choices.push_back(std::move(choices_[i].result));
+  }
+  return {.prompts = std::move(prompts_), .usage = usage_};
+}
+
+}  // namespace millrace

@@ -1,0 +1,149 @@
+// One API call that generates: from its parsed request to the last byte of its answer.
+//
+// start() runs once, on any thread. From then on the engine thread puts events into the call's
+// inbox, and the I/O thread of its connection takes them out, turns them into text and writes it.
+// The exchange and the engine own the call; it is gone when both have let go.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "http/exchange.h"
+#include "server/choice_text.h"
+#include "server/model_text.h"
+#include "server/protocol/answer_writer.h"
+#include "server/protocol/generation_request.h"
+#include "server/protocol/generation_result.h"
+#include "server/server_metrics.h"
+#include "server/text_workers.h"
+
+namespace millrace {
+
+class CallRegistry;
+
+class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
+ public:
+  // What calls use; it outlives all of them.
+  struct Services {
+    Engine& engine;
+    const ModelText& text;
+    ServerMetrics& metrics;
+    TextWorkers& workers;
+    CallRegistry& calls;
+    const std::function<std::chrono::local_seconds()>& local_now;  // for chat templates
+  };
+
+  static std::shared_ptr<GenerationCall> make(
+      const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
+  );
+
+  ~GenerationCall();
+  GenerationCall(const GenerationCall&) = delete;
+  GenerationCall& operator=(const GenerationCall&) = delete;
+
+  // Renders, tokenizes and submits; answers with an error if that fails. Takes as long as the
+  // prompts are large.
+  void start();
+
+  // Ends the call as its client's own wish, with what there is: finish reason "abort". Any thread.
+  void abort();
+
+ private:
+  class PromptSink;
+  struct News {
+    size_t prompt = 0;
+    EngineEvent event;
+  };
+  // A choice as it grows; the I/O thread's.
+  struct Choice {
+    explicit Choice(ChoiceText choice_text) : text(std::move(choice_text)) {}
+    ChoiceText text;
+    ChoiceResult result;  // tokens and text only where the answer is given whole
+    std::optional<TimePoint> last_token;
+    bool is_over = false;
+  };
+
+  GenerationCall(
+      const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
+  );
+
+  // On the thread of start().
+  Result<void> submit(std::vector<EngineRequest> requests);
+  bool add_id(RequestId id);
+  void open_choices(std::span<const EngineRequest> requests);
+
+  // On the engine thread.
+  void on_event(size_t prompt, EngineEvent event);
+  void observe_end(size_t prompt, const FinishedEvent& event);
+
+  // On the I/O thread.
+  void on_news();
+  void take(News news, std::string& out);
+  bool lacks_prompt_logprobs() const;
+  void take_token(size_t prompt, TokenEvent& event, std::string& out);
+  void take_end(size_t prompt, const FinishedEvent& event, std::string& out);
+  void observe_token(Choice& choice, TimePoint when);
+  void tell(
+      int32_t index,
+      std::string_view text,
+      std::optional<SampledToken> token,
+      const Ending* ending,
+      std::string& out
+  );
+  void stream(
+      int32_t index,
+      std::string_view text,
+      const std::optional<SampledToken>& token,
+      const Ending* ending,
+      std::string& out
+  );
+  void begin_stream(std::string& out);
+  void finish(std::string& out);
+  void fail(const Error& error, std::string& out);
+  void respond_whole();
+  GenerationResult take_result();
+  bool is_stop_token_of_request(std::optional<TokenId> id) const;
+
+  // Any thread.
+  void leave();
+  void detach();
+  void cancel_all();
+  bool is_aborted();
+  int32_t index_of(size_t prompt, int32_t choice) const;
+
+  const Services services_;
+  GenerationRequest request_;  // its prompts are let go of once they are tokenized
+  const std::shared_ptr<http::Exchange> exchange_;
+  const TimePoint arrival_;
+  std::unique_ptr<AnswerWriter> writer_;
+
+  std::mutex mutex_;  // guards the next block; never held while another object is called
+  std::vector<RequestId> ids_;
+  std::vector<News> inbox_;
+  std::vector<bool> stopped_by_text_;  // [num_choices]
+  bool is_started_ = false;            // everything is submitted: the inbox may be taken
+  bool is_detached_ = false;           // nobody takes from the inbox any more
+  bool is_aborted_ = false;
+
+  // start()'s, then the I/O thread's.
+  std::vector<PromptResult> prompts_;
+  std::vector<Choice> choices_;  // [num_choices]
+  std::vector<News> held_;       // until the prompts' logprobs are there
+  Usage usage_;
+  int32_t num_choices_open_ = 0;
+  bool is_streaming_ = false;
+  bool is_failed_ = false;
+};
+
+}  // namespace millrace

@@ -1,0 +1,109 @@
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "server/generation_call.h"
+#include "server/protocol/abort_request.h"
+#include "server/protocol/api_error.h"
+#include "server/protocol/chat_request.h"
+#include "server/protocol/completion_request.h"
+#include "server/protocol/native_request.h"
+#include "server/routes.h"
+
+namespace millrace {
+namespace {
+
+using ExchangePtr = std::shared_ptr<http::Exchange>;
+using RequestReader = Result<GenerationRequest> (*)(std::string_view, const RequestContext&);
+
+// A body up to this size is read, and its prompt tokenized, in some ten microseconds: on the I/O
+// thread, without waking another. Chats are rendered by a text worker in any case.
+constexpr size_t kShortBodyBytes = 2048;
+
+void refuse(http::Exchange& exchange, const Error& error) {
+  exchange.respond(to_response(to_api_error(error)));
+}
+
+// The time limit that a client's proxy states: seconds, in X-Request-Timeout. The shorter of the
+// two counts.
+Result<void> apply_timeout_header(const http::Request& http_request, GenerationRequest& request) {
+  const std::optional<std::string_view> header = http_request.header("x-request-timeout");
+  if (!header) return {};
+  double seconds = 0.0;
+  const auto [end, ec] = std::from_chars(header->data(), header->data() + header->size(), seconds);
+  if (ec != std::errc() || end != header->data() + header->size() || !(seconds > 0.0) ||
+      seconds > kTimeoutMax_s) {
+    return invalid_argument(
+        "the header X-Request-Timeout must be a number of seconds above 0 and at most 86400",
+        "X-Request-Timeout"
+    );
+  }
+  std::optional<double>& timeout_s = request.fields.timeout_s;
+  timeout_s = timeout_s ? std::min(*timeout_s, seconds) : seconds;
+  return {};
+}
+
+// Reads the body and starts the call, or has a text worker start it.
+void begin(Serving& serving, const ExchangePtr& exchange, RequestReader read, bool is_short) {
+  Result<GenerationRequest> request = read(exchange->request().body, serving.request_context);
+  if (!request) return refuse(*exchange, request.error());
+  if (auto timeout = apply_timeout_header(exchange->request(), *request); !timeout) {
+    return refuse(*exchange, timeout.error());
+  }
+  exchange->request().body = {};
+  const bool starts_here = !is_short || request->api != Api::kChat;
+  auto call = GenerationCall::make(serving.services(), *std::move(request), exchange);
+  if (starts_here) return call->start();
+  if (!serving.workers.try_post([call] { call->start(); })) refuse(*exchange, overloaded());
+}
+
+void generate(ApiState& state, const ExchangePtr& exchange, RequestReader read) {
+  if (const auto refusal = http::check_json_content_type(exchange->request())) {
+    exchange->respond(render_refusal(*refusal));
+    return;
+  }
+  Serving& serving = *state.serving();
+  if (exchange->request().body.size() <= kShortBodyBytes) {
+    return begin(serving, exchange, read, true);
+  }
+  const bool is_posted = serving.workers.try_post([&serving, exchange, read] {
+    begin(serving, exchange, read, false);
+  });
+  if (!is_posted) refuse(*exchange, overloaded());
+}
+
+void abort(ApiState& state, const ExchangePtr& exchange) {
+  const Result<AbortRequest> request = read_abort_request(exchange->request().body);
+  if (!request) return refuse(*exchange, request.error());
+  const CallRegistry& calls = state.serving()->calls;
+  const auto found = request->abort_all ? calls.all() : calls.find(request->request_id);
+  if (found.empty() && !request->abort_all) {
+    return refuse(*exchange, not_found("no request of this id is under way", "rid"));
+  }
+  for (const auto& call : found) call->abort();
+  exchange->respond(http::json_response(200, "{\"success\":true}"));
+}
+
+}  // namespace
+
+Result<void> add_generation_routes(http::Router& router, ApiState& state) {
+  const std::pair<const char*, RequestReader> readers[] = {
+      {"/v1/completions", read_completion_request},
+      {"/v1/chat/completions", read_chat_request},
+      {"/generate", read_native_request},
+  };
+  for (const auto& [pattern, read] : readers) {
+    const auto handler = [&state, read = read](const ExchangePtr& exchange) {
+      generate(state, exchange, read);
+    };
+    if (auto added = router.add({.method = "POST", .pattern = pattern, .handler = handler});
+        !added) {
+      return added;
+    }
+  }
+  const auto handler = [&state](const ExchangePtr& exchange) { abort(state, exchange); };
+  return router.add({.method = "POST", .pattern = "/abort_request", .handler = handler});
+}
+
+}  // namespace millrace

@@ -1,0 +1,164 @@
+#include "server/model_list.h"
+
+#include <algorithm>
+
+#include "server/protocol/json_text.h"
+
+namespace millrace {
+namespace {
+
+// Appends the members of one JSON object.
+class ObjectText {
+ public:
+  explicit ObjectText(std::string& out) : out_(out) { out_ += '{'; }
+  ~ObjectText() { out_ += '}'; }
+  ObjectText(const ObjectText&) = delete;
+  ObjectText& operator=(const ObjectText&) = delete;
+
+  std::string& key(std::string_view name) {
+    if (out_.back() != '{') out_ += ',';
+    append_json_string(name, out_);
+    out_ += ':';
+    return out_;
+  }
+  void text(std::string_view name, std::string_view value) { append_json_string(value, key(name)); }
+  void integer(std::string_view name, int64_t value) { append_json_integer(value, key(name)); }
+  void number(std::string_view name, double value) { append_json_number(value, key(name)); }
+  void boolean(std::string_view name, bool value) { key(name) += value ? "true" : "false"; }
+  void null(std::string_view name) { key(name) += "null"; }
+
+ private:
+  std::string& out_;
+};
+
+// vLLM's, for clients of an early API that asked what a model allows.
+void append_permission(const ServedModel& model, std::string& out) {
+  ObjectText permission(out);
+  permission.text("id", "modelperm-millrace");
+  permission.text("object", "model_permission");
+  permission.integer("created", model.created_s);
+  permission.boolean("allow_create_engine", false);
+  permission.boolean("allow_sampling", true);
+  permission.boolean("allow_logprobs", true);
+  permission.boolean("allow_search_indices", false);
+  permission.boolean("allow_view", true);
+  permission.boolean("allow_fine_tuning", false);
+  permission.text("organization", "*");
+  permission.null("group");
+  permission.boolean("is_blocking", false);
+}
+
+void append_model(const ServedModel& model, std::string_view name, std::string& out) {
+  ObjectText entry(out);
+  entry.text("id", name);
+  entry.text("object", "model");
+  entry.integer("created", model.created_s);
+  entry.text("owned_by", "millrace");
+  entry.text("root", model.path);
+  entry.null("parent");
+  entry.integer("max_model_len", model.max_model_len);
+  entry.key("permission") += '[';
+  append_permission(model, out);
+  out += ']';
+}
+
+std::string_view own_name(const ServedModel& model) {
+  return model.names.empty() ? model.path : std::string_view(model.names.front());
+}
+
+// The state of the one engine, where SGLang lists one for each of its schedulers.
+void append_internal_state(
+    const EngineLimits& limits, const EngineStats& stats, double tokens_per_second, std::string& out
+) {
+  ObjectText state(out);
+  state.number("last_gen_throughput", tokens_per_second);
+  state.null("avg_spec_accept_length");
+  state.integer("effective_max_running_requests_per_dp", limits.max_num_seqs);
+  state.integer("num_running_reqs", stats.num_running);
+  state.integer("num_queue_reqs", stats.num_waiting);
+  {
+    ObjectText memory(state.key("memory_usage"));
+    memory.integer("token_capacity", int64_t{limits.num_blocks} * limits.block_size);
+  }
+}
+
+}  // namespace
+
+std::string model_list_json(const ServedModel& model) {
+  std::string out = "{\"object\":\"list\",\"data\":[";
+  for (const std::string& name : model.names) {
+    if (out.back() != '[') out += ',';
+    append_model(model, name, out);
+  }
+  out += "]}";
+  return out;
+}
+
+std::optional<std::string> model_json(const ServedModel& model, std::string_view name) {
+  if (std::ranges::find(model.names, name) == model.names.end()) return std::nullopt;
+  std::string out;
+  append_model(model, name, out);
+  return out;
+}
+
+std::string version_json(std::string_view version) {
+  std::string out;
+  ObjectText(out).text("version", version);
+  return out;
+}
+
+std::string model_info_json(const ServedModel& model) {
+  std::string out;
+  {
+    ObjectText info(out);
+    info.text("model_path", model.path);
+    info.text("tokenizer_path", model.tokenizer_path);
+    info.text("served_model_name", own_name(model));
+    info.text("model_type", model.family);
+    info.boolean("is_generation", true);
+    info.null("preferred_sampling_params");
+    info.text("weight_version", "default");
+    info.integer("max_model_len", model.max_model_len);
+    info.boolean("has_image_understanding", false);
+    info.boolean("has_audio_understanding", false);
+  }
+  return out;
+}
+
+std::string server_info_json(
+    const ServedModel& model,
+    const EngineLimits& limits,
+    const EngineStats& stats,
+    double tokens_per_second,
+    std::string_view version
+) {
+  std::string out;
+  {
+    ObjectText info(out);
+    info.text("status", "ready");
+    info.text("version", version);
+    info.text("model_path", model.path);
+    info.text("tokenizer_path", model.tokenizer_path);
+    info.text("served_model_name", own_name(model));
+    info.boolean("is_generation", true);
+    info.integer("context_length", model.max_model_len);
+    info.integer("vocab_size", limits.vocab_size);
+    info.integer("max_running_requests", limits.max_num_seqs);
+    info.integer("max_queued_requests", limits.max_num_live_seqs);
+    info.integer("max_total_num_tokens", int64_t{limits.num_blocks} * limits.block_size);
+    info.integer("page_size", limits.block_size);
+    info.text(
+        "schedule_policy", limits.policy == SchedulingPolicy::kPriority ? "priority" : "fcfs"
+    );
+    info.text("disaggregation_mode", "null");
+    for (const std::string_view size : {"tp_size", "dp_size", "pp_size", "ep_size"}) {
+      info.integer(size, 1);
+    }
+    info.key("internal_states") += '[';
+    append_internal_state(limits, stats, tokens_per_second, out);
+    out += ']';
+  }
+  return out;
+}
+
+}  // namespace millrace

@@ -1,0 +1,37 @@
+#include "server/serving.h"
+
+#include <chrono>
+#include <utility>
+
+namespace millrace {
+
+Serving::Serving(LocalModel loaded, ServingOptions options)
+    : model(std::move(loaded)),
+      model_path(std::move(options.model_path)),
+      model_names(std::move(options.model_names)),
+      local_now(std::move(options.local_now)),
+      created_s(std::chrono::duration_cast<std::chrono::seconds>(
+                    std::chrono::system_clock::now().time_since_epoch()
+      )
+                    .count()),
+      request_context{
+          .text = model.text,
+          .limits = model.engine->limits(),
+          .defaults = model.defaults,
+          .served_model_names = model_names,
+      },
+      metrics(model_names.front()),
+      workers(options.num_text_threads, options.num_text_tasks_waiting_max) {}
+
+GenerationCall::Services Serving::services() {
+  return {
+      .engine = *model.engine,
+      .text = model.text,
+      .metrics = metrics,
+      .workers = workers,
+      .calls = calls,
+      .local_now = local_now,
+  };
+}
+
+}  // namespace millrace
