@@ -8,6 +8,7 @@
 namespace millrace {
 
 int run_serve(std::vector<std::string> arguments);
+int run_chat(std::vector<std::string> arguments);
 int run_generate(std::vector<std::string> arguments);
 int run_tokenize(std::vector<std::string> arguments);
 int run_detokenize(std::vector<std::string> arguments);

@@ -35,6 +35,7 @@ int run_version(std::vector<std::string> arguments) {
 constexpr std::array kCommands = {
     Command{"serve", "serve a model to any OpenAI-compatible client", run_serve},
     Command{"generate", "answer prompts from the command line or a JSONL file", run_generate},
+    Command{"chat", "talk with a model, here or on a server (--url)", run_chat},
     Command{"tokenize", "text to token ids", run_tokenize},
     Command{"detokenize", "token ids to text", run_detokenize},
     Command{"template", "render conversations through the model's chat template", run_template},

@@ -29,7 +29,7 @@ Result<int32_t> to_int32(const char* flag, int64_t value) {
 
 Result<EngineConfig> engine_config_of(const ModelFlags& flags) {
   EngineConfig config;
-  config.seed = flags.seed;
+  config.seed = flags.seed.value_or(0);
   const Result<int32_t> num_seqs = to_int32("--max-num-seqs", flags.max_num_seqs);
   if (!num_seqs) return num_seqs.error();
   config.max_num_seqs = *num_seqs;
@@ -82,8 +82,12 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   line.add("--scheduling-policy", flags.scheduling_policy, "fcfs or priority");
   line.add("--threads", flags.num_threads, "compute threads; 0: one per CPU");
   const auto take_seed = [&flags](const std::string& text) -> Result<void> {
-    const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), flags.seed);
-    if (ec == std::errc() && end == text.data() + text.size()) return {};
+    uint64_t seed = 0;
+    const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), seed);
+    if (ec == std::errc() && end == text.data() + text.size()) {
+      flags.seed = seed;
+      return {};
+    }
     return invalid_argument("must be an integer from 0 to 2^64 - 1, got '" + text + "'");
   };
   line.add_callback(

@@ -28,7 +28,7 @@ struct ModelFlags {
   int32_t max_num_seqs = 64;
   std::string scheduling_policy = "fcfs";
   int32_t num_threads = 0;
-  uint64_t seed = 0;
+  std::optional<uint64_t> seed;  // none: 0
 };
 
 // MODEL, --tokenizer and --chat-template: for commands that handle text alone.

@@ -184,7 +184,6 @@ Result<ApiServerOptions> api_server_options_of(const ServeFlags& flags) {
   options.version = MILLRACE_VERSION;
   const std::chrono::duration<double> stall(flags.engine_stall_timeout_s);
   options.stall_timeout = std::chrono::duration_cast<Duration>(stall);
-  options.log_requests = flags.log_requests;
   return options;
 }
 
@@ -205,6 +204,7 @@ Result<ServingOptions> serving_options_of(const ServeFlags& flags) {
   options.model_names = flags.served_model_names;
   if (options.model_names.empty()) options.model_names.push_back(flags.model.model);
   options.local_now = local_now;
+  options.logs_requests = flags.log_requests;
   options.num_text_threads = threads_or(flags.num_text_threads, num_available_cpus() / 2);
   return options;
 }

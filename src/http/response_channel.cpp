@@ -144,28 +144,37 @@ void ResponseChannel::run_wake_callback() {
 }
 
 ResponseChannel::Taken ResponseChannel::take(std::string& stream_bytes) {
-  const std::lock_guard lock(mutex_);
-  is_queued_ = false;
-  Taken taken{.response = std::exchange(response_, std::nullopt), .is_stream = is_stream_};
-  stream_bytes.append(pending_);
-  pending_.clear();
-  if (pending_.capacity() > kIdleCapacityMax) pending_.shrink_to_fit();
+  Taken taken;
+  std::shared_ptr<ResponseChannel> queued;
+  {
+    const std::lock_guard lock(mutex_);
+    is_queued_ = false;
+    // Woken while the callback ran: it runs again, after those of the others.
+    if (is_awake_ && callbacks_.on_wake) queued = queue_locked();
+    taken.response = std::exchange(response_, std::nullopt);
+    taken.is_stream = is_stream_;
+    taken.progress = progress_locked();
+    stream_bytes.append(pending_);
+    pending_.clear();
+    if (pending_.capacity() > kIdleCapacityMax) pending_.shrink_to_fit();
+  }
+  notify(std::move(queued));
+  return taken;
+}
+
+ResponseChannel::Progress ResponseChannel::progress_locked() const {
   switch (stage_) {
+    case Stage::kFinished:
+      return Progress::kFinished;
+    case Stage::kAbandoned:
+      return Progress::kAbandoned;
+    case Stage::kOverflowed:
+      return Progress::kOverflowed;
     case Stage::kWaiting:
     case Stage::kStreaming:
-      taken.progress = Progress::kOpen;
-      break;
-    case Stage::kFinished:
-      taken.progress = Progress::kFinished;
-      break;
-    case Stage::kAbandoned:
-      taken.progress = Progress::kAbandoned;
-      break;
-    case Stage::kOverflowed:
-      taken.progress = Progress::kOverflowed;
       break;
   }
-  return taken;
+  return Progress::kOpen;
 }
 
 void ResponseChannel::detach() {

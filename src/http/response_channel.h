@@ -84,6 +84,7 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   };
   enum class Stage { kWaiting, kStreaming, kFinished, kAbandoned, kOverflowed };
   std::shared_ptr<ResponseChannel> queue_locked();
+  Progress progress_locked() const;
   void notify(std::shared_ptr<ResponseChannel> queued);
 
   const std::shared_ptr<Mailbox> mailbox_;

@@ -51,24 +51,29 @@ TEST(Stream, SendsEventsThatReadersUnderstand) {
 }
 
 TEST(Stream, IsWrittenByAWakeCallbackOnTheIoThread) {
+  constexpr int kNumNews = 20000;
   TestServer server;
   RawPeer peer(server.port());
   peer.send(kGetHold);
   const std::shared_ptr<Exchange> exchange = server.take_held();
   std::atomic<int> num_news = 0;
-  int num_told = 0;  // touched by the callback alone
+  std::atomic<int> num_told = 0;
   exchange->on_wake([&, exchange] {
     if (num_told == 0) exchange->begin_stream({});
     for (; num_told < num_news; ++num_told) exchange->write("x");
-    if (num_told == 1000) exchange->finish();
+    if (num_told == kNumNews) exchange->finish();
   });
-  for (int i = 0; i < 1000; ++i) {
+  // Two at a time, so that the second often comes while the callback runs: none may get lost.
+  while (num_news < kNumNews) {
     ++num_news;
     exchange->wake();
+    ++num_news;
+    exchange->wake();
+    ASSERT_TRUE(num_news == kNumNews || eventually([&] { return num_told == num_news; }));
   }
   const std::optional<PeerResponse> response = peer.read_response();
   ASSERT_TRUE(response);
-  EXPECT_EQ(response->body, std::string(1000, 'x'));
+  EXPECT_EQ(response->body, std::string(kNumNews, 'x'));
   exchange->wake();  // nobody listens any more
 }
 

@@ -117,7 +117,9 @@ const std::vector<std::string>& ApiServer::addresses() const {
 }
 
 void ApiServer::serve(LocalModel model, ServingOptions options) {
-  impl_->state.serve(std::make_unique<Serving>(std::move(model), std::move(options)));
+  impl_->state.serve(
+      std::make_unique<Serving>(std::move(model), std::move(options), impl_->state.log())
+  );
 }
 
 void ApiServer::drain(TimePoint deadline, const std::function<bool()>& is_hurried) {

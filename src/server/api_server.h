@@ -26,7 +26,6 @@ struct ApiServerOptions {
   std::vector<std::string> api_keys;         // none: everyone is let in
   std::vector<std::string> allowed_origins;  // of web pages: see http::CorsPolicy
   std::string version;
-  bool log_requests = false;                          // a line for each call that generates
   Duration stall_timeout = std::chrono::seconds(60);  // an engine whose step takes longer is stuck
 };
 

@@ -100,7 +100,9 @@ void GenerationCall::start() {
   );
   Result<void> submitted = requests ? submit(*std::move(requests)) : requests.error();
   if (!submitted) {
-    leave();
+    detach();
+    cancel_all();
+    log_end("refused", &submitted.error());
     exchange_->respond(to_response(to_api_error(submitted.error())));
     return;
   }
@@ -163,6 +165,25 @@ void GenerationCall::abort() {
 void GenerationCall::leave() {
   detach();
   cancel_all();
+  log_end("client gone");
+}
+
+void GenerationCall::log_end(std::string_view outcome, const Error* error) {
+  const bool is_our_fault = error != nullptr && error->code == ErrorCode::kInternal;
+  if (!services_.logs_requests && !is_our_fault) return;
+  std::vector<LogField> fields = {
+      {"request_id", id_of(request_, *exchange_)},
+      {"client", exchange_->request().remote_address},
+      {"path", exchange_->request().path()},
+      {"outcome", outcome},
+      {"prompt_tokens", usage_.num_prompt_tokens},
+      {"output_tokens", usage_.num_output_tokens},
+      {"total_ms", to_milliseconds(Clock::now() - arrival_)},
+  };
+  if (time_to_first_token_) fields.push_back({"ttft_ms", to_milliseconds(*time_to_first_token_)});
+  if (error != nullptr) fields.push_back({"error", error->message});
+  const LogLevel level = is_our_fault ? LogLevel::kError : LogLevel::kInfo;
+  services_.log.write(level, is_our_fault ? "request failed" : "request", fields);
 }
 
 void GenerationCall::detach() {
@@ -277,6 +298,7 @@ void GenerationCall::take_token(size_t prompt, TokenEvent& event, std::string& o
 void GenerationCall::observe_token(Choice& choice, TimePoint when) {
   if (!choice.last_token) {
     services_.metrics.observe_first_token(when - arrival_);
+    if (!time_to_first_token_) time_to_first_token_ = when - arrival_;
   } else {
     services_.metrics.observe_inter_token(when - *choice.last_token);
   }
@@ -372,6 +394,7 @@ void GenerationCall::begin_stream(std::string& out) {
 // Nothing more comes: the last bytes of a stream, or the whole answer.
 void GenerationCall::finish(std::string& out) {
   detach();
+  if (!is_failed_) log_end("finished");
   if (is_failed_ && !is_streaming_) return;  // the error was the answer
   if (!is_streaming_) return respond_whole();
   if (!is_failed_) writer_->end(usage_, out);
@@ -384,6 +407,7 @@ void GenerationCall::fail(const Error& error, std::string& out) {
   const ApiError api_error = to_api_error(error);
   is_failed_ = true;
   num_choices_open_ = 0;
+  log_end("failed", &error);
   if (is_streaming_) {
     append_failure(to_json(api_error), out);
   } else {

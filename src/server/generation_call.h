@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "http/exchange.h"
@@ -42,6 +43,8 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
     TextWorkers& workers;
     CallRegistry& calls;
     const std::function<std::chrono::local_seconds()>& local_now;  // for chat templates
+    Log& log;
+    bool logs_requests = false;  // a line for each call, not only for what went wrong here
   };
 
   static std::shared_ptr<GenerationCall> make(
@@ -117,6 +120,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
 
   // Any thread.
   void leave();
+  void log_end(std::string_view outcome, const Error* error = nullptr);
   void detach();
   void cancel_all();
   bool is_aborted();
@@ -144,6 +148,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   int32_t num_choices_open_ = 0;
   bool is_streaming_ = false;
   bool is_failed_ = false;
+  std::optional<Duration> time_to_first_token_;
 };
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -83,13 +84,15 @@ class GenerationCallTest : public ::testing::Test {
   TextWorkers workers_{1, 16};
   CallRegistry calls_;
   std::function<std::chrono::local_seconds()> now_ = [] { return std::chrono::local_seconds(); };
+  Log log_{STDERR_FILENO, {.level = LogLevel::kError}};
   GenerationCall::Services services_{
       .engine = engine_,
       .text = text_,
       .metrics = metrics_,
       .workers = workers_,
       .calls = calls_,
-      .local_now = now_};
+      .local_now = now_,
+      .log = log_};
   GenerationRequest request_;
   http::TestServer server_;
   http::RawPeer peer_;

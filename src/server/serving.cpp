@@ -5,7 +5,7 @@
 
 namespace millrace {
 
-Serving::Serving(LocalModel loaded, ServingOptions options)
+Serving::Serving(LocalModel loaded, ServingOptions options, Log& server_log)
     : model(std::move(loaded)),
       model_path(std::move(options.model_path)),
       model_names(std::move(options.model_names)),
@@ -21,6 +21,8 @@ Serving::Serving(LocalModel loaded, ServingOptions options)
           .served_model_names = model_names,
       },
       metrics(model_names.front()),
+      log(server_log),
+      logs_requests(options.logs_requests),
       workers(options.num_text_threads, options.num_text_tasks_waiting_max) {}
 
 GenerationCall::Services Serving::services() {
@@ -31,6 +33,8 @@ GenerationCall::Services Serving::services() {
       .workers = workers,
       .calls = calls,
       .local_now = local_now,
+      .log = log,
+      .logs_requests = logs_requests,
   };
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "server/call_registry.h"
 #include "server/generation_call.h"
 #include "server/local_model.h"
@@ -21,12 +22,13 @@ struct ServingOptions {
   std::string model_path;                // as it was named at start
   std::vector<std::string> model_names;  // that clients may ask for; the first is the model's own
   std::function<std::chrono::local_seconds()> local_now;  // the date that chat templates show
+  bool logs_requests = false;                             // a line for each call that generates
   size_t num_text_threads = 1;
   size_t num_text_tasks_waiting_max = 4096;  // requests that wait for a text thread; then 503
 };
 
 struct Serving {
-  Serving(LocalModel loaded, ServingOptions options);
+  Serving(LocalModel loaded, ServingOptions options, Log& server_log);
   Serving(const Serving&) = delete;
   Serving& operator=(const Serving&) = delete;
 
@@ -40,6 +42,8 @@ struct Serving {
   const RequestContext request_context;
   ServerMetrics metrics;
   CallRegistry calls;
+  Log& log;
+  const bool logs_requests;
   TextWorkers workers;  // last: their tasks use all of the above
 };
 

@@ -27,8 +27,8 @@ PromptResult prompt_of(const GenerationRequest& request) {
   return prompt;
 }
 
-// `num_events` deltas of one token each into one buffer, as a slow engine's never are and a fast
-// one's at once: the buffer is emptied between the rounds and keeps its memory.
+// Deltas of one token each, with the writer that they share. The buffer is emptied now and then, as
+// a connection does once its bytes have left, and keeps its memory.
 void measure_deltas(benchmark::State& state, const GenerationRequest& request, ChoiceDelta delta) {
   constexpr int kNumEvents = 512;
   const Tokenizer tokenizer = make_byte_tokenizer();

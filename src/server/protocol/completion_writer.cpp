@@ -50,7 +50,9 @@ void CompletionWriter::append_logprobs(
 
 void CompletionWriter::begin(std::span<const PromptResult> prompts, std::string&) {
   if (!tells_tokens_) return;
-  prompts_.assign(prompts.begin(), prompts.end());
+  if (echoes_logprobs() || request_.return_token_ids) {
+    prompts_.assign(prompts.begin(), prompts.end());
+  }
   progress_.resize(static_cast<size_t>(request_.num_choices()));
 }
 

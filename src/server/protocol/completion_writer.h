@@ -50,8 +50,8 @@ class CompletionWriter : public AnswerWriter {
   LogprobWording logprobs_;
   bool tells_tokens_;                     // beside their text
   std::optional<std::string> plain_end_;  // of a chunk behind its text, where it is constant
-  std::vector<PromptResult> prompts_;     // of a stream; only if its chunks tell their tokens
-  std::vector<Progress> progress_;        // [num_choices], likewise
+  std::vector<PromptResult> prompts_;     // of a stream; only if its chunks tell of them
+  std::vector<Progress> progress_;        // [num_choices] of a stream that tells its tokens
 };
 
 }  // namespace millrace

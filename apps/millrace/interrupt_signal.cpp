@@ -1,0 +1,80 @@
+#include "interrupt_signal.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace millrace {
+namespace {
+
+sigset_t only_interrupt() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+// What the signal does to a process that does not look at it.
+void end_process() {
+  const sigset_t set = only_interrupt();
+  std::signal(SIGINT, SIG_DFL);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  std::raise(SIGINT);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<InterruptSignal>> InterruptSignal::make() {
+  const sigset_t set = only_interrupt();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  const int signals = ::signalfd(-1, &set, SFD_CLOEXEC);
+  const int end = ::eventfd(0, EFD_CLOEXEC);
+  if (signals < 0 || end < 0) {
+    return invalid_argument(fmt::format("cannot watch for Ctrl-C: {}", std::strerror(errno)));
+  }
+  return std::unique_ptr<InterruptSignal>(
+      new InterruptSignal(http::UniqueFd(signals), http::UniqueFd(end))
+  );
+}
+
+InterruptSignal::InterruptSignal(http::UniqueFd signals, http::UniqueFd end)
+    : signals_(std::move(signals)), end_(std::move(end)), thread_([this] { watch(); }) {}
+
+InterruptSignal::~InterruptSignal() {
+  const uint64_t one = 1;
+  static_cast<void>(::write(end_.get(), &one, sizeof one));
+}
+
+void InterruptSignal::set_handler(std::function<void()> handler) {
+  const std::lock_guard lock(mutex_);
+  handler_ = std::move(handler);
+}
+
+void InterruptSignal::watch() {
+  while (true) {
+    std::array<pollfd, 2> entries = {{
+        {.fd = signals_.get(), .events = POLLIN, .revents = 0},
+        {.fd = end_.get(), .events = POLLIN, .revents = 0},
+    }};
+    if (::poll(entries.data(), entries.size(), -1) < 0) continue;  // EINTR
+    if (entries[1].revents != 0) return;
+    signalfd_siginfo info;
+    if (::read(signals_.get(), &info, sizeof info) != sizeof info) continue;
+    const std::lock_guard lock(mutex_);
+    if (handler_) {
+      handler_();
+    } else {
+      end_process();
+    }
+  }
+}
+
+}  // namespace millrace

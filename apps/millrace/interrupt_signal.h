@@ -1,0 +1,38 @@
+// Ctrl-C as a call instead of the end of the process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/result.h"
+#include "http/unique_fd.h"
+
+namespace millrace {
+
+// Owns SIGINT while it lives. One object in a process; made before any other thread, since threads
+// pass on to those they start that the signal is not for them.
+class InterruptSignal {
+ public:
+  static Result<std::unique_ptr<InterruptSignal>> make();
+  ~InterruptSignal();
+  InterruptSignal(const InterruptSignal&) = delete;
+  InterruptSignal& operator=(const InterruptSignal&) = delete;
+
+  // Calls `handler` on a thread of its own for each Ctrl-C from now on; returns once no call to the
+  // one before is under way. Empty, and at first: the process ends, as processes do.
+  void set_handler(std::function<void()> handler);
+
+ private:
+  InterruptSignal(http::UniqueFd signals, http::UniqueFd end);
+  void watch();
+
+  http::UniqueFd signals_;
+  http::UniqueFd end_;  // an event: the object's end
+  std::mutex mutex_;    // guards handler_
+  std::function<void()> handler_;
+  std::jthread thread_;
+};
+
+}  // namespace millrace
