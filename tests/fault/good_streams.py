@@ -53,6 +53,7 @@ class GoodStreams:
         self.count = count
         self.max_tokens = max_tokens
         self.problems = []
+        self.open = {}  # what has come of each stream under way
         self.num_compared = 0
         self.longest_gap_s = 0.0
         self.is_stopping = threading.Event()
@@ -81,7 +82,8 @@ class GoodStreams:
         if kind is not None:
             return
         if self.thread.is_alive():
-            raise AssertionError("the good streams do not end")
+            ends = {index: b"".join(state["data"])[-80:] for index, state in list(self.open.items())[:3]}
+            raise AssertionError(f"{len(self.open)} good streams do not end; so far they end in {ends}")
         if self.problems:
             raise AssertionError(f"{len(self.problems)} good streams were disturbed: {self.problems[:3]}")
         assert self.num_compared >= self.count, f"only {self.num_compared} streams ended"
@@ -111,7 +113,8 @@ class GoodStreams:
         connection = self.server.peer().socket
         connection.sendall(self._request(index))
         connection.setblocking(False)
-        selector.register(connection, selectors.EVENT_READ, {"index": index, "data": [], "last": None})
+        self.open[index] = {"index": index, "data": [], "last": None}
+        selector.register(connection, selectors.EVENT_READ, self.open[index])
 
     def _read(self, selector, key, take, once):
         state = key.data
@@ -131,6 +134,7 @@ class GoodStreams:
             return
         selector.unregister(key.fileobj)
         key.fileobj.close()
+        del self.open[state["index"]]
         self._end(b"".join(state["data"]), state["index"], take)
         if not once and not self.is_stopping.is_set():
             self._open(selector, state["index"])
