@@ -348,7 +348,6 @@ TEXT_ROWS = [(case, path, what, 400, code, param) for case, path, what, code, pa
     ("F6", DETOKENIZE, {"tokens": [1, VOCAB_SIZE]}, None, "tokens[1]"),
     ("F6", DETOKENIZE, {"tokens": [1, 1.5]}, TYPE, "tokens[1]"),
     ("F6", DETOKENIZE, {"tokens": ["1"]}, TYPE, "tokens[0]"),
-    ("F6", DETOKENIZE, {"tokens": [1] * 2_000_000}, MANY, "tokens"),
     ("N1", NATIVE, {"text": GONE}, MISSING, None),
     ("N2", NATIVE, {"text": 1}, TYPE, "text"),
     ("N3", NATIVE, {"input_ids": [1]}, None, None),
@@ -357,6 +356,7 @@ TEXT_ROWS = [(case, path, what, 400, code, param) for case, path, what, code, pa
     ("N6", NATIVE, {"sampling_params": {"frobnicate": 1}}, UNKNOWN, "sampling_params.frobnicate"),
     ("N7", NATIVE, {"text": GONE, "input_ids": [VOCAB_SIZE]}, None, None),
 )] + [
+    ("F6", DETOKENIZE, {"tokens": [1] * 2_000_000}, 200, None, None),
     ("F7", DETOKENIZE, {"tokens": [0xC3]}, 200, None, None),
     *[("F2", path, {"model": "gpt-5"}, 404, "model_not_found", "model") for path in (TOKENIZE, DETOKENIZE)],
 ]
