@@ -116,6 +116,24 @@ Check check_logit_bias(const SamplingParams& p, int64_t vocab_size) {
   return std::nullopt;
 }
 
+Check check_bad_word(size_t i, const std::vector<TokenId>& word, int64_t vocab_size) {
+  const auto where = [i] { return fmt::format("bad_words[{}]", i); };
+  if (word.empty()) {
+    return refuse(where(), "must not be an empty word", error_reason::kStringBelowMin);
+  }
+  if (word.size() > kBadWordTokensMax) {
+    return refuse(
+        where(),
+        fmt::format("may have at most {} tokens, got {}", kBadWordTokensMax, word.size()),
+        error_reason::kStringAboveMax
+    );
+  }
+  for (const TokenId id : word) {
+    if (id < 0 || id >= vocab_size) return check_id(where(), id, vocab_size);
+  }
+  return std::nullopt;
+}
+
 Check check_constraints(const SamplingParams& p, int64_t vocab_size) {
   if (auto error = check_logit_bias(p, vocab_size)) return error;
   if (p.allowed_token_ids) {
@@ -127,20 +145,8 @@ Check check_constraints(const SamplingParams& p, int64_t vocab_size) {
     }
   }
   if (auto error = check_count("bad_words", p.bad_words.size(), kBadWordsMax)) return error;
-  for (const std::vector<TokenId>& word : p.bad_words) {
-    if (word.empty()) {
-      return refuse("bad_words", "must not hold an empty word", error_reason::kStringBelowMin);
-    }
-    if (word.size() > kBadWordTokensMax) {
-      return refuse(
-          "bad_words",
-          fmt::format(
-              "must hold words of at most {} tokens, got one of {}", kBadWordTokensMax, word.size()
-          ),
-          error_reason::kStringAboveMax
-      );
-    }
-    if (auto error = check_ids("bad_words", word, vocab_size)) return error;
+  for (size_t i = 0; i < p.bad_words.size(); ++i) {
+    if (auto error = check_bad_word(i, p.bad_words[i], vocab_size)) return error;
   }
   return std::nullopt;
 }
