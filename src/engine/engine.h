@@ -14,6 +14,7 @@
 #include "base/id.h"
 #include "base/result.h"
 #include "engine/engine_event.h"
+#include "engine/step_sizes.h"
 #include "sampling/sampling_params.h"
 #include "sched/scheduler_config.h"
 
@@ -53,8 +54,11 @@ struct EngineStats {
   int32_t num_blocks_free = 0;
   int32_t num_blocks = 0;
   int64_t num_tokens_computed = 0;  // since the start, with those computed again
+  int64_t num_prompt_tokens = 0;    // since the start, of sequences that got their first token
+  int64_t num_output_tokens = 0;    // since the start
   int64_t num_preemptions = 0;      // since the start
   int64_t num_steps = 0;            // since the start
+  StepSizes step_sizes;             // of those steps
   Duration last_step_time{0};
 
   // Since when there has been work and no step has ended: how long an engine may be stuck. None

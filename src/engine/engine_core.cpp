@@ -85,6 +85,7 @@ std::vector<EngineEvent> EngineCore::step() {
   append_finished(std::move(finished), events);
 
   ++num_steps_;
+  step_sizes_.add(plan.num_tokens);
   last_step_time_ = end - begin;
   return events;
 }

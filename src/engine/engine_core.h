@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "engine/engine_event.h"
+#include "engine/step_sizes.h"
 #include "model/model_runner.h"
 #include "sampling/sampler.h"
 #include "sched/scheduler.h"
@@ -37,6 +38,7 @@ class EngineCore {
 
   SchedulerStats scheduler_stats() const { return scheduler_.stats(); }
   int64_t num_steps() const { return num_steps_; }
+  const StepSizes& step_sizes() const { return step_sizes_; }
   Duration last_step_time() const { return last_step_time_; }
 
   void check_invariants() const { scheduler_.check_invariants(); }
@@ -56,6 +58,7 @@ class EngineCore {
   Sampler sampler_;
   std::function<TimePoint()> now_;
   int64_t num_steps_ = 0;
+  StepSizes step_sizes_;
   Duration last_step_time_{0};
 };
 

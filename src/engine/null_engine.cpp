@@ -250,8 +250,10 @@ void NullEngine::step(TimePoint now) {
   const int64_t num_tokens_before = counts_.num_tokens_computed;
   emit_due(now);
   admit_waiting(now);
-  const bool is_step = counts_.num_tokens_computed != num_tokens_before;
+  const int64_t num_tokens = counts_.num_tokens_computed - num_tokens_before;
+  const bool is_step = num_tokens > 0;
   if (is_step) {
+    counts_.step_sizes.add(num_tokens);
     ++counts_.num_steps;
     counts_.last_step_time = Clock::now() - now;
   }
@@ -311,11 +313,13 @@ void NullEngine::emit_next(SlotIndex index, TimePoint now) {
   if (position == 0) {
     timings.first_token = now;
     counts_.num_tokens_computed += timings.num_prompt_tokens;
+    counts_.num_prompt_tokens += timings.num_prompt_tokens;
     if (slot.precedence.choice == 0 && sampling.prompt_logprobs) emit_prompt_logprobs(live);
   } else {
     ++counts_.num_tokens_computed;
     ++num_kv_tokens_;
   }
+  ++counts_.num_output_tokens;
   timings.last_token = now;
   timings.num_output_tokens = position + 1;
   const bool is_stop =

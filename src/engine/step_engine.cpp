@@ -171,8 +171,11 @@ void StepEngine::publish_stats() {
       .num_blocks_free = scheduler.num_blocks_free,
       .num_blocks = scheduler.num_blocks,
       .num_tokens_computed = scheduler.num_tokens_computed,
+      .num_prompt_tokens = scheduler.num_prompt_tokens,
+      .num_output_tokens = scheduler.num_output_tokens,
       .num_preemptions = scheduler.num_preemptions,
       .num_steps = core_.num_steps(),
+      .step_sizes = core_.step_sizes(),
       .last_step_time = core_.last_step_time(),
   };
   intake_.note_progress(Clock::now());

@@ -360,6 +360,12 @@ TEST(Engine, CountsWhatItDoes) {
   const EngineStats stats = engine->stats();
   EXPECT_GE(stats.num_steps, 10);
   EXPECT_GE(stats.num_tokens_computed, 15);
+  EXPECT_EQ(stats.num_prompt_tokens, 12);
+  EXPECT_GE(stats.num_output_tokens, 10);
+  EXPECT_EQ(stats.step_sizes.num_tokens, stats.num_tokens_computed);
+  // Two prompts of six tokens; all other steps have one token.
+  EXPECT_EQ(stats.step_sizes.num_steps[1], 2);
+  EXPECT_EQ(stats.step_sizes.num_steps[0], stats.num_steps - 2);
   EXPECT_EQ(stats.num_blocks, 64);
   EXPECT_EQ(stats.num_live_seqs, 0);
 }

@@ -51,7 +51,7 @@ TEST(Stream, SendsEventsThatReadersUnderstand) {
 }
 
 TEST(Stream, IsWrittenByAWakeCallbackOnTheIoThread) {
-  constexpr int kNumNews = 20000;
+  constexpr int kNumNews = 2000;
   TestServer server;
   RawPeer peer(server.port());
   peer.send(kGetHold);

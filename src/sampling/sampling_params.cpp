@@ -15,6 +15,7 @@ constexpr size_t kLogitBiasMax = 1024;
 constexpr size_t kBadWordsMax = 1024;
 constexpr size_t kBadWordTokensMax = 64;
 constexpr size_t kStopTokenIdsMax = 1024;
+constexpr size_t kListedBytesMax = 150;  // of wrong entries in a message
 
 // Each check returns the error or nothing; `validate` returns the first.
 using Check = std::optional<Error>;
@@ -104,14 +105,47 @@ Check check_penalties(const SamplingParams& p) {
   return std::nullopt;
 }
 
+// Names every key that is no token, so that a client can repair all at once.
+Check check_bias_keys(const SamplingParams& p, int64_t vocab_size) {
+  std::string wrong;
+  const TokenId* first = nullptr;
+  for (const auto& [id, bias] : p.logit_bias) {
+    if (id >= 0 && id < vocab_size) continue;
+    if (first == nullptr) first = &id;
+    if (wrong.size() < kListedBytesMax) wrong += fmt::format("{}{}", wrong.empty() ? "" : ", ", id);
+  }
+  if (first == nullptr) return std::nullopt;
+  return invalid_argument(
+      fmt::format("logit_bias must have token ids below {} as keys, got {}", vocab_size, wrong),
+      fmt::format("logit_bias.{}", *first),
+      *first < 0 ? error_reason::kIntegerBelowMin : error_reason::kIntegerAboveMax
+  );
+}
+
 Check check_logit_bias(const SamplingParams& p, int64_t vocab_size) {
   if (auto error = check_count("logit_bias", p.logit_bias.size(), kLogitBiasMax)) return error;
+  if (auto error = check_bias_keys(p, vocab_size)) return error;
   for (const auto& [id, bias] : p.logit_bias) {
-    const bool is_valid = id >= 0 && id < vocab_size && bias >= -100.0F && bias <= 100.0F;
-    if (is_valid) continue;
-    const std::string where = fmt::format("logit_bias.{}", id);
-    if (auto error = check_id(where, id, vocab_size)) return error;
-    return check_range(where, bias, -100.0F, 100.0F);
+    if (bias >= -100.0F && bias <= 100.0F) continue;
+    return check_range(fmt::format("logit_bias.{}", id), bias, -100.0F, 100.0F);
+  }
+  return std::nullopt;
+}
+
+Check check_bad_word(size_t i, const std::vector<TokenId>& word, int64_t vocab_size) {
+  const auto where = [i] { return fmt::format("bad_words[{}]", i); };
+  if (word.empty()) {
+    return refuse(where(), "must not be an empty word", error_reason::kStringBelowMin);
+  }
+  if (word.size() > kBadWordTokensMax) {
+    return refuse(
+        where(),
+        fmt::format("may have at most {} tokens, got {}", kBadWordTokensMax, word.size()),
+        error_reason::kStringAboveMax
+    );
+  }
+  for (const TokenId id : word) {
+    if (id < 0 || id >= vocab_size) return check_id(where(), id, vocab_size);
   }
   return std::nullopt;
 }
@@ -127,20 +161,8 @@ Check check_constraints(const SamplingParams& p, int64_t vocab_size) {
     }
   }
   if (auto error = check_count("bad_words", p.bad_words.size(), kBadWordsMax)) return error;
-  for (const std::vector<TokenId>& word : p.bad_words) {
-    if (word.empty()) {
-      return refuse("bad_words", "must not hold an empty word", error_reason::kStringBelowMin);
-    }
-    if (word.size() > kBadWordTokensMax) {
-      return refuse(
-          "bad_words",
-          fmt::format(
-              "must hold words of at most {} tokens, got one of {}", kBadWordTokensMax, word.size()
-          ),
-          error_reason::kStringAboveMax
-      );
-    }
-    if (auto error = check_ids("bad_words", word, vocab_size)) return error;
+  for (size_t i = 0; i < p.bad_words.size(); ++i) {
+    if (auto error = check_bad_word(i, p.bad_words[i], vocab_size)) return error;
   }
   return std::nullopt;
 }

@@ -42,8 +42,8 @@ struct SamplingLimits {
   int32_t logprobs_max = 20;
 };
 
-// Checks every range. The error's `where` is the field, or what is wrong in it: "stop_token_ids[2]",
-// "logit_bias.17"; its `reason` says how.
+// Checks every range. The error's `where` is the field, or what is wrong in it
+// ("stop_token_ids[2]", "logit_bias.17"); its `reason` says how.
 Result<void> validate(const SamplingParams& params, const SamplingLimits& limits);
 
 }  // namespace millrace

@@ -208,7 +208,11 @@ std::vector<FinishedEvent> Scheduler::commit(
     CHECK(error || (token != nullptr) == scheduled.samples(), "a token exactly where one is due");
     sequence.advance(scheduled.num_tokens);
     num_tokens_computed_ += scheduled.num_tokens;
-    if (token) sequence.append_output(token->id, now);
+    if (token) {
+      if (sequence.num_output_tokens() == 0) num_prompt_tokens_ += sequence.num_prompt_tokens();
+      sequence.append_output(token->id, now);
+      ++num_output_tokens_;
+    }
 
     const std::optional<FinishReason> reason = error   ? FinishReason::kError
                                                : token ? find_finish_reason(sequence)
@@ -264,6 +268,8 @@ SchedulerStats Scheduler::stats() const {
       .num_blocks_free = pool_.num_free(),
       .num_blocks = pool_.num_blocks(),
       .num_tokens_computed = num_tokens_computed_,
+      .num_prompt_tokens = num_prompt_tokens_,
+      .num_output_tokens = num_output_tokens_,
       .num_preemptions = num_preemptions_,
   };
 }

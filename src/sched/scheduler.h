@@ -46,6 +46,8 @@ struct SchedulerStats {
   int32_t num_blocks_free = 0;
   int32_t num_blocks = 0;
   int64_t num_tokens_computed = 0;  // since the start, with those computed again
+  int64_t num_prompt_tokens = 0;    // since the start, of sequences that got their first token
+  int64_t num_output_tokens = 0;    // since the start
   int64_t num_preemptions = 0;      // since the start
 };
 
@@ -127,6 +129,8 @@ class Scheduler {
   Queue running_;
   uint64_t num_added_ = 0;
   int64_t num_tokens_computed_ = 0;
+  int64_t num_prompt_tokens_ = 0;
+  int64_t num_output_tokens_ = 0;
   int64_t num_preemptions_ = 0;
 };
 

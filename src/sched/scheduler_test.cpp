@@ -334,6 +334,8 @@ TEST(Scheduler, PreemptionDoesNotThrash) {
   const SchedulerStats stats = driver.scheduler().stats();
   EXPECT_GT(stats.num_preemptions, 0);
   EXPECT_LT(stats.num_tokens_computed, num_tokens_needed * 2);
+  EXPECT_EQ(stats.num_prompt_tokens, 100 * 8) << "counted again after a preemption";
+  EXPECT_EQ(stats.num_output_tokens, 100 * 40);
 }
 
 // --- How a sequence ends ---

@@ -9,7 +9,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/counters.h"
+#include "server/engine_watchdog.h"
 #include "server/health.h"
+#include "server/process_metrics.h"
 #include "server/serving.h"
 
 namespace millrace {
@@ -17,7 +19,10 @@ namespace millrace {
 class ApiState {
  public:
   ApiState(std::string version, Duration stall_timeout, Log& log)
-      : version_(std::move(version)), stall_timeout_(stall_timeout), log_(log) {}
+      : version_(std::move(version)),
+        stall_timeout_(stall_timeout),
+        log_(log),
+        process_metrics_(version_) {}
 
   // Null while the model is loading. Handlers of routes that need it run only afterwards: the guard
   // refuses them until then.
@@ -28,6 +33,7 @@ class ApiState {
   void begin_drain() { phase_ = ServerPhase::kDraining; }
 
   Health health() const;
+  // Prometheus's text: the process and its HTTP side, and the model's once it is loaded.
   std::string metrics_text(const http::CountersSnapshot& counters) const;
   const std::string& version() const { return version_; }
   Log& log() const { return log_; }
@@ -36,7 +42,9 @@ class ApiState {
   const std::string version_;
   const Duration stall_timeout_;
   Log& log_;
+  const ProcessMetrics process_metrics_;
   std::unique_ptr<Serving> owned_;
+  std::unique_ptr<EngineWatchdog> watchdog_;
   std::atomic<Serving*> serving_ = nullptr;
   std::atomic<ServerPhase> phase_ = ServerPhase::kStarting;
 };

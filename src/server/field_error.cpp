@@ -31,53 +31,51 @@ std::string quoted(std::string_view text) {
 }
 
 Error wrong_type(std::string_view path, std::string_view expected, const json::value& value) {
-  std::string where = path_text(path);
+  const std::string where = path_text(path);
   return invalid_argument(
       fmt::format(
           "{} must be {}, got {}", where, expected, std::string_view(json::to_string(value.kind()))
       ),
-      std::move(where),
+      where,
       error_reason::kInvalidType
   );
 }
 
 Error wrong_value(std::string_view path, std::string_view expected) {
-  std::string where = path_text(path);
+  const std::string where = path_text(path);
   return invalid_argument(
-      fmt::format("{} must be {}", where, expected), std::move(where), error_reason::kInvalidValue
+      fmt::format("{} must be {}", where, expected), where, error_reason::kInvalidValue
   );
 }
 
 Error missing_field(std::string_view path, std::string_view expected) {
-  std::string where = path_text(path);
+  const std::string where = path_text(path);
   return invalid_argument(
-      fmt::format("{} is missing: expected {}", where, expected),
-      std::move(where),
-      error_reason::kMissing
+      fmt::format("{} is missing: expected {}", where, expected), where, error_reason::kMissing
   );
 }
 
 Error unknown_field(std::string_view path) {
-  std::string where = path_text(path);
+  const std::string where = path_text(path);
   return invalid_argument(
-      fmt::format("there is no field {}", quoted(path)), std::move(where), error_reason::kUnknown
+      fmt::format("there is no field {}", quoted(path)), where, error_reason::kUnknown
   );
 }
 
 Error unsupported_field(std::string_view path, std::string_view why) {
-  std::string where = path_text(path);
+  const std::string where = path_text(path);
   Error error = unsupported(
-      fmt::format("{} is not supported{}{}", where, why.empty() ? "" : ": ", why), std::move(where)
+      fmt::format("{} is not supported{}{}", where, why.empty() ? "" : ": ", why), where
   );
   error.reason = error_reason::kUnsupported;
   return error;
 }
 
 Error too_many_entries(std::string_view path, size_t size, size_t size_max) {
-  std::string where = path_text(path);
+  const std::string where = path_text(path);
   return invalid_argument(
       fmt::format("{} may hold at most {} entries, got {}", where, size_max, size),
-      std::move(where),
+      where,
       error_reason::kArrayAboveMax
   );
 }

@@ -220,7 +220,7 @@ void GenerationCall::observe_end(size_t prompt, const FinishedEvent& event) {
     is_stopped_by_text = stopped_by_text_[static_cast<size_t>(index_of(prompt, event.choice))];
   }
   const FinishReason reason = is_stopped_by_text ? FinishReason::kStop : event.reason;
-  services_.metrics.observe_finished(reason, event.timings, request_.fields.sampling);
+  services_.metrics.observe_finished(reason, event, request_.fields.sampling);
 }
 
 int32_t GenerationCall::index_of(size_t prompt, int32_t choice) const {

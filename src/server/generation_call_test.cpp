@@ -80,7 +80,7 @@ class GenerationCallTest : public ::testing::Test {
 
   ScriptedEngine engine_;
   ModelText text_{.tokenizer = make_byte_tokenizer(), .chat_template = std::nullopt};
-  ServerMetrics metrics_{"test"};
+  ServerMetrics metrics_{"test", engine_.limits()};
   TextWorkers workers_{1, 16};
   CallRegistry calls_;
   std::function<std::chrono::local_seconds()> now_ = [] { return std::chrono::local_seconds(); };

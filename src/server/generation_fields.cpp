@@ -133,7 +133,7 @@ Result<void> read_logit_bias(const json::value& value, GenerationFields& fields)
   fields.sampling.logit_bias.clear();
   for (const json::key_value_pair& entry : value.get_object()) {
     const std::string_view key = entry.key();
-    const auto where = [&] { return fmt::format("logit_bias.{}", key.substr(0, 40)); };
+    const auto where = [&] { return fmt::format("logit_bias.{}", cut_text(key, 40)); };
     TokenId id = 0;
     const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
     const bool is_id = ec == std::errc() && end == key.data() + key.size();

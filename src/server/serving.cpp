@@ -20,7 +20,7 @@ Serving::Serving(LocalModel loaded, ServingOptions options, Log& server_log)
           .defaults = model.defaults,
           .served_model_names = model_names,
       },
-      metrics(model_names.front()),
+      metrics(model_names.front(), model.engine->limits()),
       log(server_log),
       logs_requests(options.logs_requests),
       workers(options.num_text_threads, options.num_text_tasks_waiting_max) {}

@@ -171,6 +171,36 @@ TEST(ChatTemplate, SaysWhichPartOfTheInputIsWrong) {
   EXPECT_EQ(where(input), "chat_template_kwargs.a b");
 }
 
+// Expected texts: Hugging Face's render_jinja_template (transformers 5.23).
+TEST(ChatTemplate, EndsWithinTheFinalMessageThatIsToBeContinued) {
+  const auto continued = [](const char* write, const char* content) {
+    const ChatTemplate chat_template = parsed(
+        std::string("{% for m in messages %}[{{ m.role }}]{{ ") + write + " }}[end]{% endfor %}"
+    );
+    ChatInput input = chat({message("user"), message("assistant")});
+    input.messages[0].get_object()["content"] = "Hi";
+    input.messages[1].get_object()["content"] = content;
+    input.add_generation_prompt = false;
+    input.continue_final_message = true;
+    const Result<RenderedChat> rendered = chat_template.render(input);
+    if (rendered) {
+      for (const ByteRange& range : rendered->input_ranges) {
+        EXPECT_LT(range.begin, range.end);
+        EXPECT_LE(range.end, rendered->text.size());
+      }
+    }
+    return text_of(rendered);
+  };
+  EXPECT_EQ(continued("m.content", "Sure, "), "[user]Hi[end][assistant]Sure, ");
+  EXPECT_EQ(continued("m.content", " a b"), "[user]Hi[end][assistant] a b");
+  EXPECT_EQ(continued("m.content", "x \n"), "[user]Hi[end][assistant]x \n");
+  EXPECT_EQ(continued("m.content", ""), "[user]Hi[end][assistant]");
+  EXPECT_EQ(continued("m.content | trim", "Sure, "), "[user]Hi[end][assistant]Sure,");
+  EXPECT_EQ(continued("m.content | trim", "x \n"), "[user]Hi[end][assistant]x");
+  EXPECT_EQ(continued("m.content | trim", ""), "[user]Hi[end][assistant]");
+  EXPECT_EQ(continued("m.role", "x").substr(0, 6), "ERROR:");
+}
+
 TEST(ChatTemplate, GivesTheTemplatesOwnMessageAsTheError) {
   const ChatTemplate chat_template =
       parsed("{{ raise_exception('Only user roles: ' + messages[0].role) }}");

@@ -1,5 +1,5 @@
 // Puts the page together: the composer, the settings, the key dialog and the live panel.
-import { ApiError, getJson, setApiKey } from "./api.js";
+import { ApiError, apiKey, getJson, setApiKey } from "./api.js";
 import { Chat } from "./chat.js";
 import { element } from "./element.js";
 import { MetricsPanel } from "./metrics.js";
@@ -7,11 +7,14 @@ import { MetricsPanel } from "./metrics.js";
 const find = (id) => document.getElementById(id);
 const prompt = find("prompt");
 
-// One dialog, however many requests were refused. Resolves to whether a key was entered.
+// One dialog, however many requests were refused. Resolves to whether a key was entered. `refusal`: what the server
+// says of the key that it had, if any.
 let asking;
-function askForKey() {
+function askForKey(refusal) {
   asking ??= new Promise((resolve) => {
     const dialog = find("key-dialog");
+    find("key-error").textContent = refusal;
+    find("key-error").hidden = !apiKey();
     let isGiven = false;
     find("key").value = "";
     find("key-form").onsubmit = (event) => {
@@ -52,7 +55,7 @@ async function loadModels() {
       document.title = `${data[0]?.id ?? "no model"} · millrace`;
       return;
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401 && (await askForKey())) continue;
+      if (error instanceof ApiError && error.status === 401 && (await askForKey(error.message))) continue;
       find("model").replaceChildren(element("option", { value: "", textContent: "model unknown" }));
       return;
     }

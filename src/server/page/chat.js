@@ -7,7 +7,7 @@ const NOTES = { length: "cut off at the token limit", content_filter: "cut off b
 const NEAR_THE_END_PX = 80;
 
 export class Chat {
-  // `settings()`: the request's fields but for the messages. `askForKey()`: whether there is a new key to try.
+  // `settings()`: the request's fields but for the messages. `askForKey(refusal)`: whether there is a new key to try.
   // `onBusy(isBusy)`: an answer begins or ends.
   constructor({ list, scroller, welcome, settings, askForKey, onBusy }) {
     Object.assign(this, { list, scroller, welcome, settings, askForKey, onBusy });
@@ -80,7 +80,7 @@ export class Chat {
         return;
       } catch (error) {
         const isKeyMissing = error instanceof ApiError && error.status === 401;
-        if (!isKeyMissing || !(await this.askForKey())) throw error;
+        if (!isKeyMissing || !(await this.askForKey(error.message))) throw error;
       }
     }
   }

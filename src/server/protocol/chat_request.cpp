@@ -42,6 +42,14 @@ void read_max_tokens(
       request.max_tokens.value_or(std::max(context.limits.num_sequence_tokens_max, 1));
 }
 
+// Errors are worded with the fields' usual names.
+Error in_chat_words(Error error) {
+  if (error.where != "logprobs") return error;
+  error.where = "top_logprobs";
+  if (error.message.starts_with("logprobs")) error.message.insert(0, "top_");
+  return error;
+}
+
 }  // namespace
 
 Result<GenerationRequest> read_chat_request(std::string_view body, const RequestContext& context) {
@@ -62,7 +70,9 @@ Result<GenerationRequest> read_chat_request(std::string_view body, const Request
   Result<ChatInput> chat = read_chat_input(*object);
   if (!chat) return chat.error();
   request.prompts.emplace_back(*std::move(chat));
-  if (auto checked = check_request(request, context); !checked) return checked.error();
+  if (auto checked = check_request(request, context); !checked) {
+    return in_chat_words(checked.error());
+  }
   return request;
 }
 

@@ -135,7 +135,7 @@ Result<void> accept_metadata(std::string_view path, const json::value& value) {
   }
   for (const json::key_value_pair& entry : entries) {
     const std::string_view key = entry.key();
-    const std::string where = fmt::format("{}.{}", path, key.substr(0, kMetadataKeyCharsMax));
+    const std::string where = fmt::format("{}.{}", path, cut_text(key, kMetadataKeyCharsMax));
     if (Result<void> checked = check_string(where, json::value(key), {.max = kMetadataKeyCharsMax});
         !checked) {
       return checked;

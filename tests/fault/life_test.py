@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""The server's life: how it stops, and what it survives without being asked to.
+
+    life_test.py BINARY [--sanitized] [unittest arguments]
+"""
+
+import json
+import os
+import pathlib
+import resource
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+from good_streams import GoodStreams, text_of
+from http_peer import ConnectionEnd, request_bytes
+from model_folder import write_model_folder
+from server_process import Server, Setting, completion, eventually, main
+
+
+def begin_stream(server, **fields):
+    """A connection on which a stream has begun, and the events that are still to come."""
+    peer = server.peer()
+    peer.send(request_bytes("POST", "/v1/completions", completion(stream=True, **fields)))
+    events = peer.events()
+    return peer, [next(events)], events
+
+
+class Stopping(unittest.TestCase):
+    def test_a_drain_lets_streams_finish_and_takes_nothing_new(self):
+        with Server("--shutdown-timeout", 30) as server:
+            expected = text_of(server.complete(max_tokens=1500, stream=True).events())
+            peer, first, events = begin_stream(server, max_tokens=1500)
+            waiting = server.peer()
+            waiting.send(request_bytes("POST", "/v1/completions", completion(max_tokens=1500)))
+            eventually(lambda: server.metric("vllm:num_requests_running") == 2, what="both running")
+            start = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            eventually(lambda: server.request("GET", "/readyz").status == 503, what="/readyz says 503")
+            print(f"  /readyz says so after {(time.monotonic() - start) * 1000:.0f} ms")
+            self.assertEqual(server.request("GET", "/livez").status, 200)
+            refused = server.complete()
+            self.assertEqual(refused.status, 503, refused)
+            self.assertIn("retry-after", refused.headers)
+            self.assertEqual(refused.error()["type"], "server_error")
+            self.assertEqual(text_of(first + list(events)), expected)
+            whole = waiting.read_response()
+            self.assertEqual((whole.status, whole.json()["choices"][0]["text"]), (200, expected[0]))
+            peer.close()
+            waiting.close()
+            self.assertEqual(server.wait(), 0)
+            print(f"  stopped after {time.monotonic() - start:.2f} s")
+
+    def test_an_idle_server_stops_at_once(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with Server("--shutdown-timeout", 30) as server:
+                with server.peer() as idle, server.peer() as half:
+                    self.assertEqual(idle.request("GET", "/health").status, 200)
+                    half.send(b"GET / HTTP/1.1\r\nHos")
+                    start = time.monotonic()
+                    self.assertEqual(server.stop(number), 0)
+                    print(f"  {number.name}: stopped after {(time.monotonic() - start) * 1000:.0f} ms")
+                    self.assertTrue(idle.is_closed_by_server())
+
+    def check_cut(self, server, stop):
+        """Streams and whole answers that the server's end cuts short; `stop` is what ends it."""
+        peer, first, events = begin_stream(server, max_tokens=3000, n=2)
+        waiting = server.peer()
+        waiting.send(request_bytes("POST", "/v1/completions", completion(max_tokens=3000)))
+        eventually(lambda: server.metric("vllm:num_requests_running") >= 2, what="both running")
+        start = time.monotonic()
+        stop()
+        events = first + list(events)
+        self.assertEqual(events[-1], "[DONE]")
+        error = json.loads(events[-2])["error"]
+        self.assertEqual(set(error), {"message", "type", "param", "code"})
+        self.assertEqual(error["type"], "server_error")
+        whole = waiting.read_response()
+        self.assertEqual(whole.status, 503, whole)
+        self.assertEqual(whole.error()["code"], error["code"])
+        peer.close()
+        waiting.close()
+        self.assertEqual(server.wait(), 0)
+        print(f"  stopped after {time.monotonic() - start:.2f} s; the streams were told '{error['message']}'")
+
+    def test_without_time_to_drain_streams_get_an_error_event_and_their_end(self):
+        with Server("--shutdown-timeout", 0) as server:
+            self.check_cut(server, lambda: server.process.send_signal(signal.SIGTERM))
+
+    def test_when_the_time_to_drain_is_over_streams_get_an_error_event(self):
+        with Server("--shutdown-timeout", 0.5) as server:
+            self.check_cut(server, lambda: server.process.send_signal(signal.SIGTERM))
+
+    def test_a_second_signal_ends_the_drain(self):
+        with Server("--shutdown-timeout", 600) as server:
+            def twice():
+                server.process.send_signal(signal.SIGTERM)
+                eventually(lambda: server.request("GET", "/readyz").status == 503, what="the drain")
+                server.process.send_signal(signal.SIGTERM)
+            self.check_cut(server, twice)
+
+    def test_a_client_that_does_not_read_does_not_hold_up_the_end(self):
+        with Server("--shutdown-timeout", 1, tokens_per_second=20000) as server:
+            with server.peer(receive_buffer_bytes=4096) as peer:
+                peer.send(request_bytes("POST", "/v1/completions", completion(max_tokens=3000, stream=True)))
+                eventually(lambda: server.metric("vllm:generation_tokens_total") > 500, what="tokens")
+                start = time.monotonic()
+                self.assertEqual(server.stop(), 0)
+                print(f"  stopped after {time.monotonic() - start:.2f} s")
+
+
+class Starting(unittest.TestCase):
+    def start(self, *flags):
+        with tempfile.TemporaryDirectory() as folder:
+            model = write_model_folder(pathlib.Path(folder, "model"))
+            return subprocess.run([Setting.binary, "serve", model, "--engine", "null", *map(str, flags)],
+                                  capture_output=True, text=True, timeout=60)
+
+    def test_a_port_that_is_taken_is_one_line_and_exit_code_1(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            done = self.start("--port", port)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn(str(port), done.stderr.splitlines()[-1])
+
+    def test_what_cannot_work_is_refused_by_its_flag(self):
+        for flags, hint in ((("--port", 70000), "--port"), (("--log-file", "/no/such/folder/log"), "log"),
+                            (("--ssl-certfile", "/x"), "--ssl-keyfile"), (("--shutdown-timeout", -1), "--shutdown"),
+                            (("--uds", "/no/such/folder/socket"), "/no/such/folder/socket")):
+            done = self.start("--port", 0, *flags)
+            self.assertIn(done.returncode, (1, 2), done)
+            self.assertIn(hint, done.stderr, flags)
+
+
+class Descriptors(unittest.TestCase):
+    LIMIT = 64
+
+    def test_running_out_of_descriptors_hurts_neither_streams_nor_probes(self):
+        limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (self.LIMIT, self.LIMIT))}
+        with Server(popen=limits, tokens_per_second=200) as server, GoodStreams(server, count=5, max_tokens=200):
+            crowd = []
+            try:
+                for _ in range(2 * self.LIMIT):
+                    crowd.append(socket.create_connection(server.address))
+                eventually(lambda: server.num_fds() >= self.LIMIT - 4, what="no descriptors left")
+                for _ in range(20):
+                    self.assertEqual(server.request("GET", "/health").status, 200)
+                print(f"  {server.num_fds()} of {self.LIMIT} descriptors in use, {len(crowd)} connections wait")
+            finally:
+                for connection in crowd:
+                    connection.close()
+            eventually(lambda: server.complete().status == 200, what="a good request after the crowd")
+
+
+class Output(unittest.TestCase):
+    """Where nobody reads what the server writes."""
+
+    def check_serves(self, server):
+        for i in range(50):
+            self.assertEqual(server.complete(seed=i).status, 200)
+            self.assertEqual(server.complete(n=0).status, 400)
+        with GoodStreams(server, count=5):
+            time.sleep(0.2)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_closed_pipe_does_not_end_the_server(self):
+        reader, writer = os.pipe()
+        with Server("--enable-log-requests", "--log-level", "debug", uds=True,
+                    popen={"stdout": writer, "stderr": writer}) as server:
+            os.close(writer)
+            os.close(reader)
+            self.check_serves(server)
+
+    def test_a_pipe_that_nobody_reads_does_not_hold_up_the_server(self):
+        reader, writer = os.pipe()
+        with Server("--enable-log-requests", "--log-level", "debug", uds=True,
+                    popen={"stdout": writer, "stderr": writer}) as server:
+            os.close(writer)
+            for i in range(1000):  # some lines each: more than the 64 KiB of a pipe
+                self.assertEqual(server.complete(max_tokens=1, user="u" * 100).status, 200)
+            self.check_serves(server)
+        os.close(reader)
+
+    def test_a_full_disk_under_the_log_does_not_end_the_server(self):
+        with Server("--enable-log-requests", "--log-file", "/dev/full", uds=True, popen={"stderr": None}) as server:
+            self.check_serves(server)
+
+    def test_closed_standard_streams_are_not_mistaken_for_sockets(self):
+        # Descriptors 0 to 2 are free: a socket that got one of them would be sent the log.
+        def close_all():
+            for fd in range(3):
+                os.close(fd)
+
+        with Server("--enable-log-requests", "--log-level", "debug", uds=True,
+                    popen={"preexec_fn": close_all, "stdin": None, "stdout": None, "stderr": None}) as server:
+            self.check_serves(server)
+
+
+class Stalled(unittest.TestCase):
+    """Needs the null engine's `--null-stall-after` (tokens): a step that never ends."""
+
+    def test_an_engine_that_is_stuck_is_told_by_the_probes(self):
+        help_text = subprocess.run([Setting.binary, "serve", "--help"], capture_output=True, text=True).stdout
+        if "--null-stall-after" not in help_text:
+            self.skipTest("the null engine cannot stall on purpose")
+        with Server("--null-stall-after", 10, "--engine-stall-timeout", 0.5) as server:
+            with server.peer() as peer:
+                peer.send(request_bytes("POST", "/v1/completions", completion(max_tokens=100, stream=True)))
+                start = time.monotonic()
+                eventually(lambda: server.request("GET", "/livez").status == 503, what="/livez says 503")
+                print(f"  told after {time.monotonic() - start:.2f} s")
+                self.assertEqual(server.request("GET", "/readyz").status, 503)
+                self.assertEqual(server.request("GET", "/health").status, 503)
+            server.process.kill()
+            server.process.wait()
+
+
+if __name__ == "__main__":
+    main()
