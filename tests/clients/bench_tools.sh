@@ -92,12 +92,15 @@ export HF_HUB_OFFLINE=1 OPENAI_API_KEY=none
 readonly num_prompts=16 input_tokens=64 output_tokens=16 requests_per_s=4
 failed=0
 
-# run NAME COMMAND...: shows the command and its output without progress bars; all of it goes to a file.
+# What is of no interest in the tools' output: progress bars, warnings of torch and its bindings.
+readonly noise='it/s|s/it|^\s*$|WARNING|INFO|^W[0-9]{4} |nanobind|leaked|skipped remainder|Triton is'
+
+# run NAME COMMAND...: shows the command and its output; all of it goes to a file.
 run() {
   local name=$1 code=0; shift
   printf '\n== %s\n$ %s\n' "$name" "$*"
   (cd "$out" && "$@") >"$out/$name.log" 2>&1 || code=$?
-  tr '\r' '\n' <"$out/$name.log" | grep -vE 'it/s|^\s*$|WARNING|INFO' || true
+  tr '\r' '\n' <"$out/$name.log" | grep -vE "$noise" || true
   [ "$code" = 0 ] || { echo "$name FAILED with $code" >&2; failed=1; }
 }
 
