@@ -138,7 +138,7 @@ run_sglang() {
 
 run_guidellm() {
   run guidellm "$tools/guidellm/bin/guidellm" run --backend "kind=openai_http,target=$url,model=smollm2" \
-    --profile kind=sweep,sweep_size=4 --constraint kind=max_duration,seconds=20 \
+    --profile kind=sweep,sweep_size=4,max_concurrency=16 --constraint kind=max_duration,seconds=20 \
     --tokenizer "kind=hf_auto,model=$tokenizer" \
     --data "kind=synthetic_text,prompt_tokens=$input_tokens,output_tokens=$output_tokens" --disable-progress
   python3 - "$out/benchmarks.json" <<'TEXT' || { echo "guidellm FAILED: requests failed, or none succeeded" >&2; failed=1; }
