@@ -79,6 +79,10 @@ class OpenStreams {
         if (!polled) return polled;
       } while (to_seconds(Clock::now() - start) < due_s);
     }
+    const TimePoint deadline = Clock::now() + std::chrono::seconds(30);
+    while (recorder_.num_open() < options_.num_streams && Clock::now() < deadline) {
+      if (Result<void> waited = run(0.1); !waited) return waited;
+    }
     return run(kSettleSeconds);
   }
 
