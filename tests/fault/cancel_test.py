@@ -213,6 +213,21 @@ class TooMuch(unittest.TestCase):
             server.wait_until_idle(GONE_S)
             self.assertEqual(server.complete().status, 200)
 
+    def test_more_connections_than_allowed_are_refused_except_for_probes(self):
+        with Server("--max-connections", 3) as server:
+            held = [server.peer() for _ in range(3)]
+            for peer in held:
+                self.assertEqual(peer.request("GET", "/health").status, 200)
+            for _ in range(20):
+                response = server.complete()
+                self.assertEqual((response.status, response.error()["code"]), (503, "too_many_connections"), response)
+                self.assertIn("retry-after", response.headers)
+                self.assertEqual(server.request("GET", "/health").status, 200)
+            held.pop().close()
+            eventually(lambda: server.complete().status == 200, what="a place")
+            for peer in held:
+                peer.close()
+
     def test_more_choices_than_ever_fit_are_refused_for_good(self):
         with Server("--max-num-live-seqs", 4) as server:
             response = server.complete(n=5)
