@@ -13,7 +13,7 @@
 namespace millrace::bench {
 namespace {
 
-constexpr size_t kNumConnections = 4096;
+constexpr size_t kNumConnectionsMax = 8192;  // beyond, the server is not keeping up
 constexpr uint64_t kSeed = 1;
 constexpr size_t kSampleEvery = 32;
 constexpr double kWarmUpSeconds = 0.5;
@@ -28,13 +28,7 @@ class Arrivals : public ResponseHandler {
             {.is_chat = options.is_chat,
              .is_stream = true,
              .num_output_tokens = options.num_output_tokens}
-        )),
-        waits_(kNumConnections) {
-    for (size_t i = 0; i < kNumConnections; ++i) {
-      idle_.push_back(i);
-      client.keep_body(i);
-    }
-  }
+        )) {}
 
   Result<void> run(double seconds) {
     std::exponential_distribution<double> gap_s(options_.requests_per_second);
@@ -56,7 +50,7 @@ class Arrivals : public ResponseHandler {
   // Until all that were sent are answered.
   Result<void> finish() {
     const TimePoint deadline = Clock::now() + std::chrono::seconds(10);
-    while (idle_.size() < kNumConnections) {
+    while (idle_.size() < client_.num_connections()) {
       if (Clock::now() > deadline) return Error{ErrorCode::kDeadlineExceeded, "no answer in 10 s"};
       Result<void> polled = client_.poll(*this, std::chrono::milliseconds(10));
       if (!polled) return polled;
@@ -105,15 +99,28 @@ class Arrivals : public ResponseHandler {
     size_t num_events = 0;
   };
 
+  // The connection that was used last is used first; a new one only where none is idle.
   Result<void> send(TimePoint due) {
     if (idle_.empty()) {
-      return invalid_argument(fmt::format("more than {} requests open", kNumConnections));
+      if (Result<void> added = add_connection(); !added) return added;
     }
     const size_t connection = idle_.back();
     idle_.pop_back();
     waits_[connection] = {.since = due};
     late_ms_.push_back(static_cast<float>(to_milliseconds(Clock::now() - due)));
     return client_.send(connection, request_);
+  }
+
+  Result<void> add_connection() {
+    const size_t connection = client_.num_connections();
+    if (connection == kNumConnectionsMax) {
+      return invalid_argument(fmt::format("more than {} requests open", connection));
+    }
+    if (Result<void> added = client_.add_connection(); !added) return added;
+    client_.keep_body(connection);
+    idle_.push_back(connection);
+    waits_.emplace_back();
+    return {};
   }
 
   const FirstTokenOptions& options_;
@@ -131,7 +138,7 @@ class Arrivals : public ResponseHandler {
 }  // namespace
 
 Result<Report> measure_first_token(const Target& target, const FirstTokenOptions& options) {
-  Result<LoadClient> client = LoadClient::connect(target.port, kNumConnections);
+  Result<LoadClient> client = LoadClient::connect(target.port, 0);
   if (!client) return client.error();
   Arrivals arrivals(target, options, *client);
   if (Result<void> warm = arrivals.run(kWarmUpSeconds); !warm) return warm.error();

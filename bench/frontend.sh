@@ -11,7 +11,7 @@ usage: bench/frontend.sh [OPTIONS] [-- FLAGS OF millrace serve]
 
   --server FILE       the millrace binary (default: build/release/millrace)
   --client FILE       the load generator (default: build/release/frontend_load)
-  --server-core N     where the server runs (default: 0)
+  --server-core LIST  where the server runs (default: 0); the first of them measures the limit
   --client-core N     where the client runs (default: 1)
   --scenario A,B      of: streams, requests, refusals, first_token, open_streams, idle (default: all)
   --seconds N         of each measurement (default: 5)
@@ -96,7 +96,7 @@ measure() {
   local names=$1; shift
   # shellcheck disable=SC2086 # several words on purpose
   taskset -c "$client_core" "$client" --port "$port" --pid "$server_pid" --scenario "$names" --seconds "$seconds" \
-    --server-core "$server_core" ${json:+--json "$json"} $client_flags "$@" || failed=1
+    --server-core "${server_core%%,*}" ${json:+--json "$json"} $client_flags "$@" || failed=1
 }
 
 failed=0

@@ -1,9 +1,9 @@
 #include "http/connection.h"
 
-#include <algorithm>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
 #include <utility>

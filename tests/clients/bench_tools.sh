@@ -104,6 +104,16 @@ run() {
   [ "$code" = 0 ] || { echo "$name FAILED with $code" >&2; failed=1; }
 }
 
+# expect NAME PATTERN...: lines that the tool's output must have.
+expect() {
+  local name=$1; shift
+  for pattern in "$@"; do
+    grep -qE "$pattern" "$out/$name.log" || { echo "$name FAILED: it does not say '$pattern'" >&2; failed=1; }
+  done
+}
+readonly all_answered="^Successful requests: +$num_prompts *$"
+readonly all_generated="^Total generated tokens: +$((num_prompts * output_tokens)) *$"
+
 run_vllm() {
   for backend in openai openai-chat; do
     local path=/v1/completions
@@ -112,31 +122,47 @@ run_vllm() {
       --model smollm2 --tokenizer "$tokenizer" --dataset-name random --random-input-len "$input_tokens" \
       --random-output-len "$output_tokens" --num-prompts "$num_prompts" --request-rate "$requests_per_s" --ignore-eos \
       --percentile-metrics ttft,tpot,itl,e2el
+    expect "vllm-$backend" "$all_answered" "$all_generated" '^Failed requests: +0 *$'
   done
 }
 
 run_sglang() {
-  for backend in sglang vllm vllm-chat; do
+  for backend in sglang sglang-oai vllm; do
     run "sglang-$backend" "$tools/sglang/bin/python" "$tools/sglang/source/sglang/bench_serving.py" --backend "$backend" \
       --base-url "$url" --model smollm2 --tokenizer "$tokenizer" --dataset-name random-ids \
       --random-input-len "$input_tokens" --random-output-len "$output_tokens" --random-range-ratio 1.0 \
       --num-prompts "$num_prompts" --request-rate "$requests_per_s"
+    expect "sglang-$backend" "$all_answered" "$all_generated"
   done
 }
 
 run_guidellm() {
   run guidellm "$tools/guidellm/bin/guidellm" run --backend "kind=openai_http,target=$url,model=smollm2" \
-    --profile kind=sweep,sweep_size=4 --constraint kind=max_duration,seconds=8 \
+    --profile kind=sweep,sweep_size=4,max_concurrency=16 --constraint kind=max_duration,seconds=20 \
     --tokenizer "kind=hf_auto,model=$tokenizer" \
     --data "kind=synthetic_text,prompt_tokens=$input_tokens,output_tokens=$output_tokens" --disable-progress
+  python3 - "$out/benchmarks.json" <<'TEXT' || { echo "guidellm FAILED: requests failed, or none succeeded" >&2; failed=1; }
+import json, sys
+totals = [benchmark["metrics"]["request_totals"] for benchmark in json.load(open(sys.argv[1]))["benchmarks"]]
+sys.exit(0 if totals and all(t["errored"] == 0 and t["successful"] > 0 for t in totals) else 1)
+TEXT
 }
 
+# Its worker processes find a tokenizer in Hugging Face's cache only: it is laid out as one.
 run_aiperf() {
-  # Its tokenizer wants a relative path.
-  HF_HUB_OFFLINE=0 run aiperf "$tools/aiperf/bin/aiperf" profile -m smollm2 --url "$url" --endpoint-type chat --streaming \
-    --tokenizer "./$(realpath --relative-to="$out" "$tokenizer")" --synthetic-input-tokens-mean "$input_tokens" \
+  local cached=$out/hf/hub/models--local--tokenizer
+  mkdir -p "$cached/refs" "$cached/snapshots"
+  printf 1 >"$cached/refs/main"
+  cp -r "$tokenizer" "$cached/snapshots/1"
+  HF_HOME="$out/hf" run aiperf "$tools/aiperf/bin/aiperf" profile -m smollm2 --url "$url" --endpoint-type chat \
+    --streaming --tokenizer local/tokenizer --synthetic-input-tokens-mean "$input_tokens" \
     --output-tokens-mean "$output_tokens" --request-count "$num_prompts" --concurrency 4 --artifact-dir "$out/aiperf" \
-    --ui none
+    --extra-inputs ignore_eos:true --ui none
+  python3 - "$out/aiperf/profile_export_aiperf.json" "$num_prompts" <<'TEXT' || { echo "aiperf FAILED: not all were answered" >&2; failed=1; }
+import json, sys
+answer = json.load(open(sys.argv[1]))
+sys.exit(0 if answer["request_count"]["avg"] == int(sys.argv[2]) and not answer["error_summary"] else 1)
+TEXT
 }
 
 for tool in ${only//,/ }; do

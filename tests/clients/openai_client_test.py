@@ -8,6 +8,7 @@ The client parses every answer into its own pydantic types, so an answer that is
 """
 
 import asyncio
+import concurrent.futures
 import subprocess
 import sys
 import threading
@@ -437,10 +438,16 @@ class Life(unittest.TestCase):
         self.idle("slow")
 
     def test_a_client_that_gives_up_frees_the_engine(self):
+        def give_up():
+            with self.assertRaises(openai.APITimeoutError):
+                client("slow", timeout=2).chat.completions.create(model=MODEL, messages=QUESTION, max_tokens=4000,
+                                                                  extra_body={"ignore_eos": True})
+
         self.idle("slow")
-        with self.assertRaises(openai.APITimeoutError):
-            client("slow", timeout=0.5).chat.completions.create(model=MODEL, messages=QUESTION, max_tokens=4000,
-                                                                extra_body={"ignore_eos": True})
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            call = pool.submit(give_up)
+            server("slow").wait_until_metric(RUNNING, 1)
+            call.result()
         self.idle("slow")
 
     def test_a_cancelled_task_frees_the_engine(self):
