@@ -108,6 +108,12 @@ int64_t num_kv_tokens_of(const SequenceTimings& timings) {
   return timings.num_prompt_tokens + std::max(0, timings.num_output_tokens - 1);
 }
 
+Duration rest_time_of(double tokens_per_second) {
+  constexpr std::chrono::microseconds kRestTimeMax{1000};
+  const std::chrono::duration<double> share(1.0 / tokens_per_second / 16.0);
+  return std::min<Duration>(kRestTimeMax, std::chrono::duration_cast<Duration>(share));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<NullEngine>> NullEngine::start(NullEngineOptions options) {
@@ -118,6 +124,7 @@ Result<std::unique_ptr<NullEngine>> NullEngine::start(NullEngineOptions options)
 
 NullEngine::NullEngine(NullEngineOptions options, const SchedulerConfig& config)
     : options_(std::move(options)),
+      rest_time_(rest_time_of(options_.tokens_per_second)),
       tokens_(options_.plain_ids),
       intake_(config, limits_of(options_, config), options_.seed),
       thread_([this] { run(); }) {}
@@ -170,7 +177,7 @@ std::optional<Intake::Command> NullEngine::next_command() {
 std::optional<TimePoint> NullEngine::next_wake() {
   while (!running_.is_empty() && is_stale(running_.first())) running_.pop();
   std::optional<TimePoint> wake;
-  if (!running_.is_empty()) wake = running_.first().when;
+  if (!running_.is_empty()) wake = std::max(running_.first().when, last_step_ + rest_time_);
   if (!deadlines_.empty()) {
     wake = std::min(wake.value_or(TimePoint::max()), deadlines_.begin()->first);
   }
@@ -253,6 +260,7 @@ void NullEngine::step(TimePoint now) {
   const int64_t num_tokens = counts_.num_tokens_computed - num_tokens_before;
   const bool is_step = num_tokens > 0;
   if (is_step) {
+    last_step_ = now;
     counts_.step_sizes.add(num_tokens);
     ++counts_.num_steps;
     counts_.last_step_time = Clock::now() - now;

@@ -150,6 +150,20 @@ TEST(NullEngine, NeverRunsAheadOfItsPace) {
   }
 }
 
+TEST(NullEngine, ServesInOneStepWhoIsDueAtAboutTheSameTime) {
+  NullEngineOptions options = fast_options();
+  options.tokens_per_second = 50.0;
+  options.max_num_seqs = 512;
+  const auto engine = start_engine(std::move(options));
+  const TimePoint start = Clock::now();
+  std::vector<Stream> streams;
+  for (uint64_t i = 0; i < 300; ++i) streams.push_back(submit(*engine, request_of(10, i)));
+  for (Stream& stream : streams) EXPECT_THAT(stream.finish().at(0).tokens, SizeIs(10));
+  // A step may also come with each request that is taken in, and none other within 1 ms.
+  const auto elapsed_ms = static_cast<int64_t>(to_milliseconds(Clock::now() - start));
+  EXPECT_LE(engine->stats().num_steps, elapsed_ms + 300 + 1);
+}
+
 TEST(NullEngine, StopsAtAStopTokenButNotBeforeMinTokens) {
   const auto engine = start_engine();
   const std::vector<TokenId> free = submit(*engine, request_of(60)).finish()[0].tokens;
