@@ -55,12 +55,13 @@ class StopSignals {
   sigset_t before_ = {};
 };
 
-Result<LocalModel> load(const ServeFlags& flags) {
+Result<LocalModel> load(const ServeFlags& flags, ApiServer& server) {
   Result<LocalModelOptions> options = model_options_of(flags.model);
   if (!options) return options.error();
   options->engine.max_num_live_seqs = flags.max_num_live_seqs;
   options->engine.n_max = std::min(options->engine.n_max, flags.max_num_live_seqs);
   options->engine.logprobs_max = flags.max_logprobs;
+  options->engine.on_step_end = [&server] { server.on_step_end(); };
   if (flags.engine == "null") {
     Result<NullEngineOptions> null_engine = null_engine_options_of(flags);
     if (!null_engine) return null_engine.error();
@@ -97,7 +98,7 @@ Result<void> serve(const ServeFlags& flags) {
   log_addresses(**server, is_tls, **log);
 
   const TimePoint start = Clock::now();
-  Result<LocalModel> model = load(flags);
+  Result<LocalModel> model = load(flags, **server);
   if (!model) return model.error();
   for (const std::string& line : model->start_lines) (*log)->info(line);
   (*server)->serve(*std::move(model), *std::move(serving_options));

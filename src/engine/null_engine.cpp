@@ -156,7 +156,9 @@ void NullEngine::run() {
     receive();
     if (is_stopping_ && requests_.empty()) break;
     step(Clock::now());
+    if (options_.on_step_end) options_.on_step_end();
   }
+  if (options_.on_step_end) options_.on_step_end();  // for what was cancelled last
 }
 
 // Takes all that has been sent; with nothing to do, sleeps until something is sent or due.

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -65,6 +66,9 @@ struct NullEngineOptions {
   int32_t block_size = 16;  // the KV cache that the statistics tell of always holds all that runs
   uint64_t seed = 0;        // requests without a seed get one that follows from this
   NullEngineFaults faults;
+
+  // Called on the engine thread after the events of each step; as short as a sink. May be empty.
+  std::function<void()> on_step_end = {};
 };
 
 class NullEngine final : public Engine {

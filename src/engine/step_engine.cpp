@@ -91,7 +91,8 @@ Result<std::unique_ptr<StepEngine>> StepEngine::start(
 StepEngine::StepEngine(
     std::unique_ptr<ModelRunner> runner, const EngineConfig& config, const SchedulerConfig& limits
 )
-    : intake_(limits, limits_of(config, limits, runner->vocab_size()), config.seed),
+    : on_step_end_(config.on_step_end),
+      intake_(limits, limits_of(config, limits, runner->vocab_size()), config.seed),
       core_(limits, std::move(runner)),
       thread_([this] { run(); }) {}
 
@@ -121,6 +122,7 @@ void StepEngine::run() {
     receive();
     if (is_stopping_ && core_.is_idle()) break;
     deliver(core_.step());
+    if (on_step_end_) on_step_end_();
     publish_stats();
   }
   CHECK(sinks_.empty(), "a request was left without an end");

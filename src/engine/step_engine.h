@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,6 +42,9 @@ struct EngineConfig {
 
   std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json
   uint64_t seed = 0;                   // requests without a seed get one that follows from this
+
+  // Called on the engine thread after the events of each step; as short as a sink. May be empty.
+  std::function<void()> on_step_end = {};
 };
 
 class StepEngine final : public Engine {
@@ -77,6 +81,7 @@ class StepEngine final : public Engine {
   void deliver(std::vector<EngineEvent> events);
   void publish_stats();
 
+  const std::function<void()> on_step_end_;
   Intake intake_;
 
   mutable std::mutex mutex_;  // guards the next line

@@ -66,6 +66,7 @@ class Exchange {
   void wake() { channel_->wake(); }
 
  private:
+  friend class WakeBatch;
   std::shared_ptr<ResponseChannel> channel_;
   Request request_;
 };

@@ -16,7 +16,7 @@ class ResponseChannel;
 // server is gone.
 class Mailbox {
  public:
-  // `wake` is called from any thread, must not block, and is not called again before take_all().
+  // `wake` is called from any thread, must not block, and is called once between two take_all().
   explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
   void push(std::shared_ptr<ResponseChannel> channel) {
@@ -24,6 +24,18 @@ class Mailbox {
     if (is_closed_) return;
     ready_.push_back(std::move(channel));
     if (ready_.size() == 1) wake_();
+  }
+
+  // As push(), but wakes nobody. True: the caller owes the reader a wake().
+  [[nodiscard]] bool push_silently(std::shared_ptr<ResponseChannel> channel) {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_) return false;
+    ready_.push_back(std::move(channel));
+    return ready_.size() == 1;
+  }
+  void wake() {
+    const std::lock_guard lock(mutex_);
+    if (!is_closed_) wake_();
   }
 
   // Swaps what is ready into `out`, which comes empty and whose memory is used again.

@@ -128,6 +128,17 @@ void ResponseChannel::wake() {
   notify(std::move(queued));
 }
 
+std::shared_ptr<Mailbox> ResponseChannel::wake_later() {
+  std::shared_ptr<ResponseChannel> queued;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(is_awake_, true)) return nullptr;
+    queued = queue_locked();
+  }
+  const bool owes_wake = queued && mailbox_->push_silently(std::move(queued));
+  return owes_wake ? mailbox_ : nullptr;
+}
+
 // What the callback writes needs no place in the mailbox: take() comes next.
 void ResponseChannel::run_wake_callback() {
   std::function<void()> callback;

@@ -49,6 +49,9 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   // client is gone. Set once, before the first wake().
   void on_wake(std::function<void()> callback);
   void wake();
+  // The same, but the I/O thread sleeps on: the mailbox that owes it a wake(), if that is this
+  // caller's to do.
+  std::shared_ptr<Mailbox> wake_later();
 
   // The connection's end, on its I/O thread only.
 

@@ -116,10 +116,14 @@ const std::vector<std::string>& ApiServer::addresses() const {
   return impl_->http->addresses();
 }
 
+void ApiServer::on_step_end() {
+  impl_->state.wakes().send();
+}
+
 void ApiServer::serve(LocalModel model, ServingOptions options) {
-  impl_->state.serve(
-      std::make_unique<Serving>(std::move(model), std::move(options), impl_->state.log())
-  );
+  impl_->state.serve(std::make_unique<Serving>(
+      std::move(model), std::move(options), impl_->state.wakes(), impl_->state.log()
+  ));
 }
 
 void ApiServer::drain(TimePoint deadline, const std::function<bool()>& is_hurried) {

@@ -41,7 +41,10 @@ class ApiServer {
   // As they are bound: "127.0.0.1:8000", "unix:PATH".
   const std::vector<std::string>& addresses() const;
 
-  // From now on requests are answered. Called once.
+  // For the engine to call on its thread when the events of a step are delivered: they leave now.
+  void on_step_end();
+
+  // From now on requests are answered. `model`: its engine calls on_step_end(). Called once.
   void serve(LocalModel model, ServingOptions options);
 
   // New requests are refused with 503, probes say not ready; returns when no request is under way

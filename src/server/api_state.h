@@ -37,12 +37,15 @@ class ApiState {
   std::string metrics_text(const http::CountersSnapshot& counters) const;
   const std::string& version() const { return version_; }
   Log& log() const { return log_; }
+  // The engine thread's.
+  http::WakeBatch& wakes() { return wakes_; }
 
  private:
   const std::string version_;
   const Duration stall_timeout_;
   Log& log_;
   const ProcessMetrics process_metrics_;
+  http::WakeBatch wakes_;
   std::unique_ptr<Serving> owned_;
   std::unique_ptr<EngineWatchdog> watchdog_;
   std::atomic<Serving*> serving_ = nullptr;

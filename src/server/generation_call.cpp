@@ -210,7 +210,7 @@ void GenerationCall::on_event(size_t prompt, EngineEvent event) {
     inbox_.push_back({.prompt = prompt, .event = std::move(event)});
     if (!is_started_ || inbox_.size() > 1) return;
   }
-  exchange_->wake();
+  services_.wakes.add(*exchange_);
 }
 
 void GenerationCall::observe_end(size_t prompt, const FinishedEvent& event) {

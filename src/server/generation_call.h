@@ -21,6 +21,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "http/exchange.h"
+#include "http/wake_batch.h"
 #include "server/choice_text.h"
 #include "server/model_text.h"
 #include "server/protocol/answer_writer.h"
@@ -42,6 +43,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
     ServerMetrics& metrics;
     TextWorkers& workers;
     CallRegistry& calls;
+    http::WakeBatch& wakes;  // the engine thread's; sent at the end of each of its steps
     const std::function<std::chrono::local_seconds()>& local_now;  // for chat templates
     Log& log;
     bool logs_requests = false;  // a line for each call, not only for what went wrong here

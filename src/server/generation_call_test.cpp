@@ -61,7 +61,9 @@ class GenerationCallTest : public ::testing::Test {
               options.router.add({.method = "POST", .pattern = "/call", .handler = handler}).ok()
           );
         }),
-        peer_(server_.port()) {}
+        peer_(server_.port()) {
+    engine_.on_step_end = [this] { wakes_.send(); };
+  }
 
   void send(GenerationRequest request) {
     request_ = std::move(request);
@@ -84,6 +86,7 @@ class GenerationCallTest : public ::testing::Test {
   TextWorkers workers_{1, 16};
   CallRegistry calls_;
   std::function<std::chrono::local_seconds()> now_ = [] { return std::chrono::local_seconds(); };
+  http::WakeBatch wakes_;
   Log log_{STDERR_FILENO, {.level = LogLevel::kError}};
   GenerationCall::Services services_{
       .engine = engine_,
@@ -91,6 +94,7 @@ class GenerationCallTest : public ::testing::Test {
       .metrics = metrics_,
       .workers = workers_,
       .calls = calls_,
+      .wakes = wakes_,
       .local_now = now_,
       .log = log_};
   GenerationRequest request_;

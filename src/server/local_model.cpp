@@ -243,6 +243,7 @@ Result<LocalModel> load_null_model(LocalModelOptions options, NullEngineOptions 
   null_engine.logprobs_max = options.engine.logprobs_max;
   null_engine.block_size = options.block_size;
   null_engine.seed = options.engine.seed;
+  null_engine.on_step_end = options.engine.on_step_end;
   const double rate = null_engine.tokens_per_second;
   Result<std::unique_ptr<NullEngine>> engine = NullEngine::start(std::move(null_engine));
   if (!engine) return engine.error();

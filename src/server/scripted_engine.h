@@ -82,6 +82,7 @@ class ScriptedEngine final : public Engine {
       sink = sinks_.at(number);
     }
     sink->on_event(std::move(event));
+    if (on_step_end) on_step_end();
   }
   // As after the last event of a request.
   void release(size_t number) {
@@ -98,6 +99,7 @@ class ScriptedEngine final : public Engine {
     });
   }
 
+  std::function<void()> on_step_end;
   std::optional<Error> refusal;  // of what is submitted from now on
 
  private:

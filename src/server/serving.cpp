@@ -5,7 +5,9 @@
 
 namespace millrace {
 
-Serving::Serving(LocalModel loaded, ServingOptions options, Log& server_log)
+Serving::Serving(
+    LocalModel loaded, ServingOptions options, http::WakeBatch& engine_wakes, Log& server_log
+)
     : model(std::move(loaded)),
       model_path(std::move(options.model_path)),
       model_names(std::move(options.model_names)),
@@ -21,6 +23,7 @@ Serving::Serving(LocalModel loaded, ServingOptions options, Log& server_log)
           .served_model_names = model_names,
       },
       metrics(model_names.front(), model.engine->limits()),
+      wakes(engine_wakes),
       log(server_log),
       logs_requests(options.logs_requests),
       workers(options.num_text_threads, options.num_text_tasks_waiting_max) {}
@@ -32,6 +35,7 @@ GenerationCall::Services Serving::services() {
       .metrics = metrics,
       .workers = workers,
       .calls = calls,
+      .wakes = wakes,
       .local_now = local_now,
       .log = log,
       .logs_requests = logs_requests,

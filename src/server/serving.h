@@ -28,7 +28,9 @@ struct ServingOptions {
 };
 
 struct Serving {
-  Serving(LocalModel loaded, ServingOptions options, Log& server_log);
+  Serving(
+      LocalModel loaded, ServingOptions options, http::WakeBatch& engine_wakes, Log& server_log
+  );
   Serving(const Serving&) = delete;
   Serving& operator=(const Serving&) = delete;
 
@@ -42,6 +44,7 @@ struct Serving {
   const RequestContext request_context;
   ServerMetrics metrics;
   CallRegistry calls;
+  http::WakeBatch& wakes;
   Log& log;
   const bool logs_requests;
   TextWorkers workers;  // last: their tasks use all of the above
