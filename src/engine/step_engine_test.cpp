@@ -123,7 +123,7 @@ TEST(Engine, RefusesAWrongRequestWhereItIsSubmitted) {
   EXPECT_EQ(field_refused([](auto& r) { r.prompt[2] = -1; }), "prompt");
   EXPECT_EQ(field_refused([](auto& r) { r.sampling.n = 129; }), "n");
   EXPECT_EQ(field_refused([](auto& r) { r.sampling.max_tokens = 0; }), "max_tokens");
-  EXPECT_EQ(field_refused([](auto& r) { r.sampling.stop_token_ids = {24}; }), "stop_token_ids");
+  EXPECT_EQ(field_refused([](auto& r) { r.sampling.stop_token_ids = {24}; }), "stop_token_ids[0]");
 }
 
 TEST(Engine, RefusesMoreThanItMayHoldAndAcceptsAgainAfterAnEnd) {

@@ -35,7 +35,7 @@ std::optional<uint16_t> parse_port(std::string_view text) {
 Error system_error(std::string_view what, const Address& address) {
   return {
       ErrorCode::kInvalidArgument,
-      fmt::format("cannot {}: {}", what, std::strerror(errno)),
+      fmt::format("cannot {} {}: {}", what, to_string(address), std::strerror(errno)),
       to_string(address),
   };
 }
@@ -75,21 +75,21 @@ Result<ListeningSocket> listen_tcp(const TcpAddress& address, const HttpLimits& 
   const int rc = ::getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
   if (rc != 0) {
     return invalid_argument(
-        fmt::format("cannot resolve the host: {}", gai_strerror(rc)), to_string(address)
+        fmt::format("cannot resolve '{}': {}", address.host, gai_strerror(rc)), to_string(address)
     );
   }
   const std::unique_ptr<addrinfo, AddressInfoFree> info(found);
   const int fd =
       ::socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, info->ai_protocol);
-  if (fd < 0) return system_error("make a socket", address);
+  if (fd < 0) return system_error("make a socket for", address);
   ListeningSocket socket{.fd = UniqueFd(fd), .address = address};
   set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   // "[::]" and "0.0.0.0" on the same port are two addresses.
   if (info->ai_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
   set_tcp_options(fd, limits);
   set_option(fd, SOL_SOCKET, SO_SNDBUF, static_cast<int>(limits.socket_send_bytes));
-  if (::bind(fd, info->ai_addr, info->ai_addrlen) != 0) return system_error("bind", address);
-  if (::listen(fd, kListenBacklog) != 0) return system_error("listen", address);
+  if (::bind(fd, info->ai_addr, info->ai_addrlen) != 0) return system_error("listen on", address);
+  if (::listen(fd, kListenBacklog) != 0) return system_error("listen on", address);
   socket.address = TcpAddress{.host = address.host, .port = bound_port(fd)};
   return socket;
 }
@@ -119,13 +119,13 @@ Result<ListeningSocket> listen_unix(const UnixAddress& address, const HttpLimits
   std::copy(address.path.begin(), address.path.end(), name.sun_path);
   remove_stale(address, name);
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) return system_error("make a socket", address);
+  if (fd < 0) return system_error("make a socket for", address);
   ListeningSocket socket{.fd = UniqueFd(fd), .address = address};
   set_option(fd, SOL_SOCKET, SO_SNDBUF, static_cast<int>(limits.socket_send_bytes));
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
-    return system_error("bind", address);
+    return system_error("listen on", address);
   }
-  if (::listen(fd, kListenBacklog) != 0) return system_error("listen", address);
+  if (::listen(fd, kListenBacklog) != 0) return system_error("listen on", address);
   return socket;
 }
 

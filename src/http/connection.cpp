@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
 #include <utility>
@@ -315,7 +316,8 @@ std::chrono::milliseconds Connection::timeout_of(Wait::Kind kind) const {
     case Wait::Kind::kIdle:
       return limits.keep_alive_timeout;
     case Wait::Kind::kHead:
-      return limits.header_timeout;
+      return is_surplus_ ? std::min(limits.header_timeout, limits.surplus_header_timeout)
+                         : limits.header_timeout;
     case Wait::Kind::kBody:
       return limits.body_idle_timeout;
     case Wait::Kind::kWrite:

@@ -309,6 +309,19 @@ TEST(Connection, SurplusConnectionsGetHealthAndARefusal) {
   EXPECT_EQ(admitted.read_response()->status, 200);
 }
 
+// They waited for ten seconds each, and every probe behind them.
+TEST(Connection, SilentSurplusConnectionsDoNotKeepProbesWaiting) {
+  TestServer server(with_limits([](HttpLimits& limits) {
+    limits.num_connections_max = 1;
+    limits.num_surplus_connections_max = 1;
+    limits.header_timeout = std::chrono::minutes(10);
+    limits.surplus_header_timeout = 20ms;
+  }));
+  std::vector<std::unique_ptr<RawPeer>> silent;
+  for (int i = 0; i < 10; ++i) silent.push_back(std::make_unique<RawPeer>(server.port()));
+  EXPECT_TRUE(server.is_well());
+}
+
 // Lowers the limit of open files to what is open now and `num_more`.
 class FewDescriptors {
  public:

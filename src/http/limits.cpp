@@ -53,6 +53,7 @@ Result<void> validate(const HttpLimits& limits) {
       Timeout{"keep_alive_timeout", limits.keep_alive_timeout},
       Timeout{"write_timeout", limits.write_timeout},
       Timeout{"linger_timeout", limits.linger_timeout},
+      Timeout{"surplus_header_timeout", limits.surplus_header_timeout},
   };
   for (const Timeout& timeout : timeouts) {
     if (timeout.value.count() < 1 || timeout.value > kTimeoutCeiling) {

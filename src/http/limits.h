@@ -33,6 +33,9 @@ struct HttpLimits {
   // request: essential routes (health) answer, all others 503. Beyond those, accepting pauses.
   size_t num_connections_max = 65536;
   size_t num_surplus_connections_max = 16;
+  // Instead of header_timeout: a crowd that says nothing must not keep the health probes waiting
+  // that stand behind it.
+  std::chrono::milliseconds surplus_header_timeout{500};
 };
 
 // The error's `where` is the name of the field.

@@ -13,7 +13,7 @@ namespace {
 using boost::asio::posix::descriptor_base;
 using boost::system::error_code;
 
-constexpr size_t kNumReservedDescriptors = 4;
+constexpr size_t kNumReservedDescriptors = 8;
 // Accepted in one event, so that a flood leaves time for the connections there are.
 constexpr int kAcceptsPerEvent = 64;
 constexpr std::chrono::milliseconds kPauseTimeMin{20};

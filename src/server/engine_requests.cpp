@@ -11,8 +11,6 @@
 namespace millrace {
 namespace {
 
-constexpr int32_t kCompletionMaxTokensDefault = 16;  // OpenAI's
-
 Result<std::vector<TokenId>> tokenize(
     PromptInput& input,
     const GenerationRequest& request,
@@ -62,10 +60,7 @@ Result<int32_t> max_tokens_of(
   const int64_t room = bound - static_cast<int64_t>(num_prompt_tokens);
   if (room < 1) return too_long(num_prompt_tokens, 0, limits.num_sequence_tokens_max, where);
   if (!request.max_tokens) {
-    const bool is_chat = request.api == Api::kChat;
-    return static_cast<int32_t>(
-        is_chat ? room : std::min<int64_t>(room, kCompletionMaxTokensDefault)
-    );
+    return static_cast<int32_t>(std::min<int64_t>(room, request.max_tokens_default));
   }
   if (*request.max_tokens > room) {
     return too_long(num_prompt_tokens, *request.max_tokens, limits.num_sequence_tokens_max, where);

@@ -309,8 +309,8 @@ void GenerationCall::take_end(size_t prompt, const FinishedEvent& event, std::st
   const int32_t index = index_of(prompt, event.choice);
   Choice& choice = choices_[static_cast<size_t>(index)];
   choice.result.timings = event.timings;
-  if (choice.is_over) return;
   if (event.choice == 0) usage_.num_cached_tokens += event.timings.num_cached_tokens;
+  if (choice.is_over) return;
 
   Ending ending;
   switch (event.reason) {

@@ -28,6 +28,10 @@ class Leaving(unittest.TestCase):
     def setUpClass(cls):
         cls.server = cls.enterClassContext(Server())
 
+    def use_server(self, server):
+        """Instead of that of all tests, for one of them."""
+        self.server = self.enterContext(server)
+
     def open(self, path="/v1/completions", **fields):
         """A connection with a long request on it."""
         body = completion(max_tokens=LONG, **fields) if path == "/v1/completions" else chat(max_tokens=LONG, **fields)
@@ -82,32 +86,35 @@ class Leaving(unittest.TestCase):
         eventually(lambda: self.server.num_fds() <= fds, what="all descriptors closed")
 
     def test_a_client_that_leaves_while_it_waits_in_the_queue_frees_its_place(self):
-        with Server("--max-num-seqs", 2) as server:
-            self.server, before = server, self.server
-            self.addCleanup(setattr, type(self), "server", before)
-            running = [self.open(stream=True, seed=i) for i in range(2)]
-            for peer in running:
-                next(peer.events())
-            waiting = [self.open(stream=True, seed=10 + i) for i in range(6)]
-            eventually(lambda: server.metric("vllm:num_requests_waiting") == 6, what="six waiting")
-            start = time.monotonic()
-            for peer in waiting:
-                peer.close()
-            eventually(lambda: server.metric("vllm:num_requests_waiting") == 0, GONE_S, "an empty queue")
-            print(f"  six in the queue: gone after {(time.monotonic() - start) * 1000:.0f} ms")
-            self.assertEqual(server.metric("vllm:num_requests_running"), 2)
-            self.leave_and_measure("those that ran", running, "reset")
+        self.use_server(Server("--max-num-seqs", 2))
+        running = [self.open(stream=True, seed=i) for i in range(2)]
+        for peer in running:
+            next(peer.events())
+        waiting = [self.open(stream=True, seed=10 + i) for i in range(6)]
+        eventually(lambda: self.server.metric("vllm:num_requests_waiting") == 6, what="six waiting")
+        start = time.monotonic()
+        for peer in waiting:
+            peer.close()
+        eventually(lambda: self.server.metric("vllm:num_requests_waiting") == 0, GONE_S, "an empty queue")
+        print(f"  six in the queue: gone after {(time.monotonic() - start) * 1000:.0f} ms")
+        self.assertEqual(self.server.metric("vllm:num_requests_running"), 2)
+        self.leave_and_measure("those that ran", running, "reset")
 
     def test_a_storm_of_clients_that_leave_at_any_time_leaves_nothing_behind(self):
         draw = random.Random(7)
         rounds, width = (4, 20) if Setting.is_sanitized else (20, 50)
+        # Slow enough for Python to read beside; still no request would end by itself.
+        self.use_server(Server("--max-num-seqs", 1000, tokens_per_second=100))
         fds, rss = self.server.num_fds(), None
-        with GoodStreams(self.server, count=20, max_tokens=400):
+        with GoodStreams(self.server, count=20, max_tokens=50):
             for _ in range(rounds):
-                peers = [self.open(stream=draw.random() < 0.7, n=draw.randint(1, 4), seed=i) for i in range(width)]
+                peers = []
+                for i in range(width):
+                    is_stream = draw.random() < 0.7
+                    peers.append((is_stream, self.open(stream=is_stream, n=draw.randint(1, 4), seed=i)))
                 draw.shuffle(peers)
-                for peer in peers:
-                    if draw.random() < 0.2:
+                for is_stream, peer in peers:
+                    if is_stream and draw.random() < 0.2:
                         peer.socket.recv(draw.randint(1, 4000))
                     getattr(peer, draw.choice(("close", "reset")))()
                 rss = rss or self.server.rss_bytes()  # after the first round, which warms up
@@ -206,40 +213,52 @@ class TooMuch(unittest.TestCase):
             server.wait_until_idle(GONE_S)
             self.assertEqual(server.complete().status, 200)
 
+    def test_more_connections_than_allowed_are_refused_except_for_probes(self):
+        with Server("--max-connections", 3) as server:
+            held = [server.peer() for _ in range(3)]
+            for peer in held:
+                self.assertEqual(peer.request("GET", "/health").status, 200)
+            for _ in range(20):
+                response = server.complete()
+                self.assertEqual((response.status, response.error()["code"]), (503, "too_many_connections"), response)
+                self.assertIn("retry-after", response.headers)
+                self.assertEqual(server.request("GET", "/health").status, 200)
+            held.pop().close()
+            eventually(lambda: server.complete().status == 200, what="a place")
+            for peer in held:
+                peer.close()
+
     def test_more_choices_than_ever_fit_are_refused_for_good(self):
         with Server("--max-num-live-seqs", 4) as server:
             response = server.complete(n=5)
             self.assertEqual((response.status, response.error()["param"]), (400, "n"), response)
 
     def test_answers_are_the_same_when_kv_blocks_run_out(self):
-        # The real engine, of made-up weights: 64 KiB hold 128 tokens of this model (2 layers, 2 heads of 16, float32),
-        # which is one of these requests and a little.
-        flags = ("--max-num-seqs", 8, "--kv-cache-memory-bytes", "64K", "--max-model-len", 120, "--threads", 1)
-        with Server(*flags, engine="cpu") as server:
-            alone = {seed: server.complete(seed=seed, max_tokens=60, prompt="a" * 20).json()["choices"]
-                     for seed in range(8)}
-            together = {}
-
-            def ask(seed):
-                together[seed] = server.complete(seed=seed, max_tokens=60, prompt="a" * 20)
-
-            threads = [threading.Thread(target=ask, args=(seed,)) for seed in alone]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            for seed, choices in alone.items():
-                self.assertEqual(together[seed].status, 200, together[seed])
-                self.assertEqual(together[seed].json()["choices"], choices)
-            preemptions = server.metric("vllm:num_preemptions_total")
+        # The real engine, with made-up weights: 64 KiB hold 128 tokens of this model (2 layers, 2 heads of 16 numbers,
+        # float32), which is one of these 16 sequences and a little.
+        flags = ("--max-num-seqs", 16, "--max-model-len", 120, "--threads", 1)
+        body = completion(prompt=["a" * 20, "b" * 30], n=8, max_tokens=60, temperature=1.0)
+        with Server(*flags, engine="cpu") as roomy:
+            expected = roomy.request("POST", "/v1/completions", body).json()["choices"]
+            self.assertEqual(roomy.metric("vllm:num_preemptions_total"), 0)
+        self.assertEqual(len({choice["text"] for choice in expected}), 16)
+        with Server(*flags, "--kv-cache-memory-bytes", "64K", engine="cpu") as tight:
+            self.assertEqual(tight.request("POST", "/v1/completions", body).json()["choices"], expected)
+            streamed = {}
+            response = tight.request("POST", "/v1/completions", {**body, "stream": True})
+            for event in events_of(response)[:-1]:
+                for choice in event["choices"]:
+                    streamed[choice["index"]] = streamed.get(choice["index"], "") + choice["text"]
+            self.assertEqual([streamed[i] for i in range(16)], [choice["text"] for choice in expected])
+            preemptions = tight.metric("vllm:num_preemptions_total")
             print(f"  {preemptions:.0f} preemptions")
             self.assertGreater(preemptions, 0)
-            server.wait_until_idle(GONE_S)
-            response = server.complete(prompt="a" * 119, max_tokens=2)
+            tight.wait_until_idle(GONE_S)
+            response = tight.complete(prompt="a" * 119, max_tokens=2)
             self.assertEqual((response.status, response.error()["code"]), (400, "context_length_exceeded"), response)
 
     def test_probes_answer_while_the_server_is_busy(self):
-        with Server(tokens_per_second=2000) as server:
+        with Server("--max-num-seqs", 256, tokens_per_second=100) as server:
             done = threading.Event()
             times = []
 
@@ -253,7 +272,7 @@ class TooMuch(unittest.TestCase):
                         times.append((time.monotonic() - start) / 3)
 
             prober = threading.Thread(target=probe, daemon=True)
-            with GoodStreams(server, count=20 if Setting.is_sanitized else 100, max_tokens=2000):
+            with GoodStreams(server, count=20 if Setting.is_sanitized else 100, max_tokens=200):
                 prober.start()
                 time.sleep(3)
                 done.set()

@@ -41,17 +41,19 @@ def text_of(events):
 
 
 class GoodStreams:
-    """`count` streams at a time, each begun again when it ends; all texts are compared with those of a quiet run.
+    """`count` streams at a time, each begun again when it ends (unless `once`); all texts are compared with those of a
+    quiet run.
 
         with GoodStreams(server) as streams:
             ...  # to the server, whatever it is
         # here everything has been compared
     """
 
-    def __init__(self, server, count=100, max_tokens=40):
+    def __init__(self, server, count=100, max_tokens=40, once=False):
         self.server = server
         self.count = count
         self.max_tokens = max_tokens
+        self.once = once
         self.problems = []
         self.open = {}  # what has come of each stream under way
         self.num_compared = 0
@@ -72,7 +74,7 @@ class GoodStreams:
         return texts
 
     def __enter__(self):
-        self.thread = threading.Thread(target=self._run, args=(self._compare,), daemon=True)
+        self.thread = threading.Thread(target=self._run, args=(self._compare, self.once), daemon=True)
         self.thread.start()
         return self
 
@@ -94,7 +96,7 @@ class GoodStreams:
         if text != self.expected[index]:
             self.problems.append(f"stream {index}: {text!r}, expected {self.expected[index]!r}")
 
-    def _run(self, take, once=False):
+    def _run(self, take, once):
         """One thread for all: `take` gets the number and the text of each stream that ends."""
         try:
             with selectors.DefaultSelector() as selector:

@@ -210,6 +210,9 @@ FIELD_ROWS = [
     ("C39", BOTH, {"stream": True, "stream_options": {"continuous_usage_stats": "x"}}, 400, TYPE,
      "stream_options.continuous_usage_stats"),
     ("C40", BOTH, {"user": 1}, 400, TYPE, "user"),
+    ("C41", BOTH, {"metadata": {f"k{i}": "v" for i in range(17)}}, 400, "object_above_max_properties", "metadata"),
+    ("C41", BOTH, {"metadata": {"k": "v" * 513}}, 400, LONG, "metadata.k"),
+    ("C41", BOTH, {"metadata": {"k": 1}}, 400, TYPE, "metadata.k"),
     ("C42", BOTH, {"priority": 2**31}, 400, ABOVE, "priority"),
     ("C42", BOTH, {"priority": 2**63}, 400, ABOVE, "priority"),
     ("C42", BOTH, {"priority": 1}, 400, UNSUPPORTED, "priority"),
@@ -220,6 +223,9 @@ FIELD_ROWS = [
     ("C44", COMPLETIONS, {"truncate_prompt_tokens": -2}, 400, BELOW, "truncate_prompt_tokens"),
     ("C44", COMPLETIONS, {"truncate_prompt_tokens": 0}, 400, VALUE, "truncate_prompt_tokens"),
     ("C44", COMPLETIONS, {"truncate_prompt_tokens": "1"}, 400, TYPE, "truncate_prompt_tokens"),
+    ("C45", BOTH, {"request_id": "a b"}, 400, VALUE, "request_id"),
+    ("C45", BOTH, {"request_id": "a\r\nX: y"}, 400, VALUE, "request_id"),
+    ("C45", BOTH, {"request_id": 1}, 400, TYPE, "request_id"),
     *[("C46", BOTH, {"response_format": x}, 400, None, param) for x, param in (
         ({}, "response_format.type"), ({"type": "x"}, "response_format.type"), ("json", "response_format"),
         ([], "response_format"), ({"type": 1}, "response_format.type"))],
@@ -232,12 +238,18 @@ FIELD_ROWS = [
     *[("C55", BOTH, {"timeout_s": x}, 400, LOW, "timeout_s") for x in (0, -1)],
     ("C55", BOTH, {"timeout_s": 1e9}, 400, HIGH, "timeout_s"),
     ("C55", BOTH, {"timeout_s": "1"}, 400, TYPE, "timeout_s"),
+    ("C56", BOTH, {"repetition_detection": {"max_pattern_size": 1}}, 400, UNSUPPORTED, "repetition_detection"),
+    ("C56", BOTH, {"thinking_token_budget": 5}, 400, UNSUPPORTED, "thinking_token_budget"),
+    ("C56", BOTH, {"thinking_token_budget": "x"}, 400, TYPE, "thinking_token_budget"),
+    ("C57", BOTH, {"stream_interval": 0}, 400, BELOW, "stream_interval"),
 ]
 
 # D: /v1/completions.
 COMPLETION_ROWS = [(case, COMPLETIONS, what, 400, code, param) for case, what, code, param in (
     ("D1", {"prompt": GONE}, MISSING, "prompt"),
     ("D1", {"prompt": None}, MISSING, "prompt"),
+    ("D2", {"prompt": ""}, SHORT, "prompt"),
+    ("D4", {"prompt": [""]}, SHORT, "prompt[0]"),
     ("D3", {"prompt": []}, None, "prompt"),
     ("D5", {"prompt": [[]]}, None, "prompt[0]"),
     ("D6", {"prompt": [1, "a"]}, TYPE, "prompt[1]"),
@@ -301,6 +313,7 @@ CHAT_ROWS = [(case, CHAT, what, 400, code, param) for case, what, code, param in
     *[("E9", part(type=kind, **{kind: {"url": url}}), UNSUPPORTED, "messages[0].content[0].type")
       for kind in ("image_url", "input_audio", "video_url")
       for url in ("http://127.0.0.1/", "file:///etc/passwd", "data:image/png;base64,AAAA")],
+    ("E12", {"add_generation_prompt": True, "continue_final_message": True}, VALUE, "continue_final_message"),
     ("E14", message(role="tool"), MISSING, "messages[0].tool_call_id"),
     ("E16", message(role="assistant", tool_calls=1), TYPE, "messages[0].tool_calls"),
     ("E16", message(role="assistant", tool_calls=[{"id": "a", "type": "function"}]), MISSING,
@@ -311,6 +324,11 @@ CHAT_ROWS = [(case, CHAT, what, 400, code, param) for case, what, code, param in
     ("E18", {"tools": 1}, TYPE, "tools"),
     ("E19", {"tools": [{"type": "oven"}]}, None, "tools[0].type"),
     ("E20", {"tools": [{"type": "function", "function": {}}]}, None, "tools[0].function.name"),
+    *[("E20", {"tools": [{"type": "function", "function": {"name": name}}]}, VALUE, "tools[0].function.name")
+      for name in ("a b", "a" * 65, "", "a.b", "\u00e9")],
+    ("E21", {"tools": [TOOL, TOOL]}, VALUE, "tools[1].function.name"),
+    ("E22", {"tools": [{"type": "function", "function": {"name": "f", "parameters": 1}}]}, TYPE,
+     "tools[0].function.parameters"),
     ("E24", {"tool_choice": "whatever"}, None, "tool_choice"),
     ("E24", {"tool_choice": {"type": "function", "function": {"name": "g"}}, "tools": [TOOL]}, VALUE,
      "tool_choice.function.name"),
@@ -321,6 +339,8 @@ CHAT_ROWS = [(case, CHAT, what, 400, code, param) for case, what, code, param in
     ("E28", {"chat_template_kwargs": []}, TYPE, "chat_template_kwargs"),
     *[("E28", {"chat_template_kwargs": {name: True}}, None, f"chat_template_kwargs.{name}")
       for name in ("messages", "tools", "add_generation_prompt")],
+    ("E28", {"chat_template_kwargs": Raw('{"a": ' + deep(200) + "}")}, NOT_JSON, None),
+    ("E29", {"reasoning_effort": "extreme"}, VALUE, "reasoning_effort"),
     ("E31", {"messages": [{"role": "user", "content": "a"}] * 50_000}, None, "messages"),
     ("E32", message(content="a" * 5_000_000), None, "messages"),
     *[("E33", {field: value}, UNSUPPORTED, field) for field, value in (
@@ -356,6 +376,7 @@ TEXT_ROWS = [(case, path, what, 400, code, param) for case, path, what, code, pa
     ("N6", NATIVE, {"sampling_params": {"frobnicate": 1}}, UNKNOWN, "sampling_params.frobnicate"),
     ("N7", NATIVE, {"text": GONE, "input_ids": [VOCAB_SIZE]}, None, None),
 )] + [
+    ("F5", TOKENIZE, {"prompt": "some words " * 200_000}, 200, None, None),
     ("F6", DETOKENIZE, {"tokens": [1] * 2_000_000}, 200, None, None),
     ("F7", DETOKENIZE, {"tokens": [0xC3]}, 200, None, None),
     *[("F2", path, {"model": "gpt-5"}, 404, "model_not_found", "model") for path in (TOKENIZE, DETOKENIZE)],

@@ -61,7 +61,11 @@ class Peer:
         if receive_buffer_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(timeout_s)
-        self.socket.connect(address)
+        try:
+            self.socket.connect(address)
+        except OSError:
+            self.socket.close()
+            raise
         if family == socket.AF_INET:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = b""
@@ -117,6 +121,8 @@ class Peer:
 
     def events(self):
         """The data of each event of a streamed answer, as it comes, to the end of the stream."""
+        head = self.read_head()
+        assert head.status == 200 and head.headers["content-type"].startswith("text/event-stream"), head
         text = b""
         while chunk := self.read_chunk():
             text += chunk

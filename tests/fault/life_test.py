@@ -56,14 +56,20 @@ class Stopping(unittest.TestCase):
 
     def test_an_idle_server_stops_at_once(self):
         for number in (signal.SIGTERM, signal.SIGINT):
-            with Server("--shutdown-timeout", 30) as server:
-                with server.peer() as idle, server.peer() as half:
-                    self.assertEqual(idle.request("GET", "/health").status, 200)
-                    half.send(b"GET / HTTP/1.1\r\nHos")
-                    start = time.monotonic()
-                    self.assertEqual(server.stop(number), 0)
-                    print(f"  {number.name}: stopped after {(time.monotonic() - start) * 1000:.0f} ms")
-                    self.assertTrue(idle.is_closed_by_server())
+            with Server("--shutdown-timeout", 30) as server, server.peer() as idle, server.peer():
+                self.assertEqual(idle.request("GET", "/health").status, 200)
+                start = time.monotonic()
+                self.assertEqual(server.stop(number), 0)
+                print(f"  {number.name}: stopped after {(time.monotonic() - start) * 1000:.0f} ms")
+                self.assertTrue(idle.is_closed_by_server())
+
+    def test_half_a_request_does_not_hold_up_the_end(self):
+        with Server("--shutdown-timeout", 30) as server, server.peer() as half, server.peer() as body:
+            half.send(b"GET / HTTP/1.1\r\nHos")
+            body.send(request_bytes("POST", "/v1/completions", completion())[:-1])
+            start = time.monotonic()
+            self.assertEqual(server.stop(), 0)
+            print(f"  stopped after {time.monotonic() - start:.2f} s")
 
     def check_cut(self, server, stop):
         """Streams and whole answers that the server's end cuts short; `stop` is what ends it."""
@@ -140,15 +146,21 @@ class Descriptors(unittest.TestCase):
 
     def test_running_out_of_descriptors_hurts_neither_streams_nor_probes(self):
         limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (self.LIMIT, self.LIMIT))}
-        with Server(popen=limits, tokens_per_second=200) as server, GoodStreams(server, count=5, max_tokens=200):
+        with (Server(popen=limits, tokens_per_second=400) as server,
+              GoodStreams(server, count=5, max_tokens=1600, once=True)):
             crowd = []
+            eventually(lambda: server.metric("vllm:num_requests_running") == 5, what="all streams running")
             try:
                 for _ in range(2 * self.LIMIT):
                     crowd.append(socket.create_connection(server.address))
                 eventually(lambda: server.num_fds() >= self.LIMIT - 4, what="no descriptors left")
+                in_use, times = server.num_fds(), []
                 for _ in range(20):
+                    start = time.monotonic()
                     self.assertEqual(server.request("GET", "/health").status, 200)
-                print(f"  {server.num_fds()} of {self.LIMIT} descriptors in use, {len(crowd)} connections wait")
+                    times.append(time.monotonic() - start)
+                print(f"  {in_use} of {self.LIMIT} descriptors in use, {len(crowd)} silent connections: /health after "
+                      f"{times[0] * 1000:.0f} ms behind them, then {max(times[1:]) * 1000:.0f} ms at most")
             finally:
                 for connection in crowd:
                     connection.close()
@@ -200,22 +212,22 @@ class Output(unittest.TestCase):
 
 
 class Stalled(unittest.TestCase):
-    """Needs the null engine's `--null-stall-after` (tokens): a step that never ends."""
-
-    def test_an_engine_that_is_stuck_is_told_by_the_probes(self):
-        help_text = subprocess.run([Setting.binary, "serve", "--help"], capture_output=True, text=True).stdout
-        if "--null-stall-after" not in help_text:
-            self.skipTest("the null engine cannot stall on purpose")
-        with Server("--null-stall-after", 10, "--engine-stall-timeout", 0.5) as server:
-            with server.peer() as peer:
-                peer.send(request_bytes("POST", "/v1/completions", completion(max_tokens=100, stream=True)))
-                start = time.monotonic()
-                eventually(lambda: server.request("GET", "/livez").status == 503, what="/livez says 503")
-                print(f"  told after {time.monotonic() - start:.2f} s")
-                self.assertEqual(server.request("GET", "/readyz").status, 503)
-                self.assertEqual(server.request("GET", "/health").status, 503)
-            server.process.kill()
-            server.process.wait()
+    def test_an_engine_that_stands_still_is_told_by_the_probes_and_in_the_log(self):
+        with Server("--null-stall-s", 2, "--engine-stall-timeout", 0.3) as server:
+            peer, first, events = begin_stream(server, max_tokens=300)  # it stands still after 100 steps
+            start = time.monotonic()
+            eventually(lambda: server.request("GET", "/livez").status == 503, what="/livez says 503")
+            print(f"  told after {time.monotonic() - start:.2f} s")
+            for path in ("/readyz", "/health"):
+                self.assertEqual(server.request("GET", path).status, 503)
+            self.assertEqual(server.request("GET", "/metrics").status, 200)
+            text_of(first + list(events))  # nothing is lost
+            peer.close()
+            for path in ("/livez", "/readyz", "/health"):
+                eventually(lambda: server.request("GET", path).status == 200, what=path)
+            for level in (" ERROR ", " WARNING "):
+                eventually(lambda: any(level in line for line in server.lines),
+                           what="a line on its standing still, and one on its going on")
 
 
 if __name__ == "__main__":

@@ -37,9 +37,10 @@ void read_max_tokens(
     fields.refuse(wrong_value("max_tokens", "left out, or the same as max_completion_tokens"));
   }
   if (!request.max_tokens) request.max_tokens = old_name;
-  if (!request.max_tokens) request.max_tokens = context.defaults.max_new_tokens;
-  request.fields.sampling.max_tokens =
-      request.max_tokens.value_or(std::max(context.limits.num_sequence_tokens_max, 1));
+  // OpenAI's default: as much as fits.
+  request.max_tokens_default =
+      context.defaults.max_new_tokens.value_or(std::max(context.limits.num_sequence_tokens_max, 1));
+  request.fields.sampling.max_tokens = request.max_tokens.value_or(request.max_tokens_default);
 }
 
 // Errors are worded with the fields' usual names.

@@ -576,7 +576,9 @@ TEST(ChatRequest, CountsLogprobsWhereTheyAreSwitchedOn) {
 TEST(ChatRequest, TheAuthorsLengthIsTheDefault) {
   SmallServer server;
   server.defaults.max_new_tokens = 33;
-  EXPECT_EQ(read_chat_request(with(R"("n": 1)"), server.context)->max_tokens, 33);
+  const Result<GenerationRequest> request = read_chat_request(with(R"("n": 1)"), server.context);
+  EXPECT_FALSE(request->max_tokens);
+  EXPECT_EQ(request->max_tokens_default, 33);
   EXPECT_EQ(read_chat_request(with(R"("max_tokens": 44)"), server.context)->max_tokens, 44);
 }
 

@@ -57,6 +57,7 @@ void read_max_tokens(RequestFields& fields, GenerationRequest& request) {
         error_reason::kIntegerBelowMin
     ));
   }
+  request.max_tokens_default = kMaxTokensDefault;
   request.fields.sampling.max_tokens = std::max(request.max_tokens.value_or(kMaxTokensDefault), 1);
 }
 

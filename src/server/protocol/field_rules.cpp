@@ -349,11 +349,11 @@ constexpr FieldRule kRules[] = {
 static_assert(std::ranges::is_sorted(kRules, {}, &FieldRule::name));
 
 const FieldRule* find_rule(std::string_view name, BodyKind kind) {
-  const auto [first, last] = std::ranges::equal_range(kRules, name, {}, &FieldRule::name);
-  const FieldRule* rule = std::find_if(first, last, [&](const FieldRule& candidate) {
-    return (candidate.bodies & bit(kind)) != 0;
-  });
-  return rule == last ? nullptr : rule;
+  const FieldRule* rule = std::ranges::lower_bound(kRules, name, {}, &FieldRule::name);
+  for (; rule != std::end(kRules) && rule->name == name; ++rule) {
+    if ((rule->bodies & bit(kind)) != 0) return rule;
+  }
+  return nullptr;
 }
 
 }  // namespace

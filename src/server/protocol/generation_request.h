@@ -39,10 +39,11 @@ struct GenerationRequest {
   std::optional<int32_t> truncate_prompt_tokens;  // keeps the last so many tokens
 
   GenerationFields fields;
-  // What max_tokens was given as, or the model author's default. 0: nothing is generated, the
-  // prompt is only echoed. none: 16 for completions, as much as fits for chats (OpenAI's defaults).
-  // `fields.sampling.max_tokens` is only a bound until the prompt's length is known.
+  // What the client asked for. 0: nothing is generated, the prompt is only echoed. none: the API's
+  // or the model author's default, as far as it fits. `fields.sampling.max_tokens` is only a bound
+  // until the prompt's length is known.
   std::optional<int32_t> max_tokens;
+  int32_t max_tokens_default = 16;
 
   bool is_stream = false;
   bool include_usage = false;               // one last chunk with the usage

@@ -78,7 +78,9 @@ Result<void> read_sampling(
   request.max_tokens = fields.integer("max_new_tokens", {.min = 1});
   if (auto read = fields.result(); !read) return read;
   // null asks for as much as fits.
-  if (!params.contains("max_new_tokens")) request.max_tokens = kMaxNewTokensDefault;
+  request.max_tokens_default = params.contains("max_new_tokens")
+                                   ? std::max(context.limits.num_sequence_tokens_max, 1)
+                                   : kMaxNewTokensDefault;
   for (const auto& [theirs, ours] : kRenamed) {
     json::value* value = params.if_contains(theirs);
     if (value != nullptr) params[ours] = json::value(*value);
@@ -86,8 +88,7 @@ Result<void> read_sampling(
   if (auto read = read_generation_fields(params, context.text.tokenizer, request.fields); !read) {
     return in_native_words(read.error());
   }
-  sampling.max_tokens =
-      request.max_tokens.value_or(std::max(context.limits.num_sequence_tokens_max, 1));
+  sampling.max_tokens = request.max_tokens.value_or(request.max_tokens_default);
   return {};
 }
 

@@ -205,7 +205,7 @@ TEST(NativeRequest, KeepsWhatItIsAsked) {
 
 TEST(NativeRequest, HasSglangsDefaults) {
   const GenerationRequest request = read(R"({"text": "x"})");
-  EXPECT_EQ(request.max_tokens, 128);
+  EXPECT_EQ(request.max_tokens_default, 128);
   EXPECT_EQ(request.fields.sampling.temperature, 1.0F);
   EXPECT_TRUE(request.request_id.empty());
 }

@@ -266,7 +266,7 @@ std::set<std::string> hostile_bodies() {
       bodies.insert(utf16(kGoodBody, is_big_endian, has_mark));
     }
   }
-  for (const size_t depth : {100, 101, 1'000, 100'000, 1'000'000}) {
+  for (const size_t depth : std::initializer_list<size_t>{100, 101, 1'000, 100'000, 1'000'000}) {
     bodies.insert(nested(depth, "[", "]"));
     bodies.insert(joined({"{\"prompt\": ", nested(depth, "[", "]"), "}"}));
     bodies.insert(joined({"{\"prompt\": ", nested(depth, "{\"a\":", "}"), "}"}));
