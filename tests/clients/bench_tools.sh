@@ -76,6 +76,7 @@ if [ -z "$tokenizer" ]; then
   [ -e "$tokenizer/config.json" ] || echo '{"model_type": "llama"}' >"$tokenizer/config.json"
 fi
 
+: >"$out/server.log" # read below before the server may have opened it
 "$server" serve --served-model-name smollm2 --port 0 2>"$out/server.log" &
 server_pid=$!
 trap 'kill "$server_pid" 2>/dev/null; wait "$server_pid" || true' EXIT
