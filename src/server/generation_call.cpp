@@ -106,12 +106,16 @@ void GenerationCall::start() {
     exchange_->respond(to_response(to_api_error(submitted.error())));
     return;
   }
+  bool is_left = false;
+  bool has_news = false;
   {
     const std::lock_guard lock(mutex_);
     is_started_ = true;
-    if (inbox_.empty()) return;
+    is_left = is_detached_;
+    has_news = !inbox_.empty();
   }
-  exchange_->wake();
+  if (is_left) log_end("client gone");
+  if (has_news) exchange_->wake();
 }
 
 Result<void> GenerationCall::submit(std::vector<EngineRequest> requests) {
@@ -161,11 +165,11 @@ void GenerationCall::abort() {
   cancel_all();
 }
 
-// The client has gone: nobody reads an answer.
+// The client has gone: nobody reads an answer. What the line says is start()'s until that is over.
 void GenerationCall::leave() {
-  detach();
+  const bool was_started = detach();
   cancel_all();
-  log_end("client gone");
+  if (was_started) log_end("client gone");
 }
 
 void GenerationCall::log_end(std::string_view outcome, const Error* error) {
@@ -186,11 +190,13 @@ void GenerationCall::log_end(std::string_view outcome, const Error* error) {
   services_.log.write(level, is_our_fault ? "request failed" : "request", fields);
 }
 
-void GenerationCall::detach() {
+// Whether start() was over.
+bool GenerationCall::detach() {
   std::vector<News> dropped;
   const std::lock_guard lock(mutex_);
   is_detached_ = true;
   dropped.swap(inbox_);
+  return is_started_;
 }
 
 void GenerationCall::cancel_all() {

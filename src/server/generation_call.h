@@ -123,7 +123,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   // Any thread.
   void leave();
   void log_end(std::string_view outcome, const Error* error = nullptr);
-  void detach();
+  bool detach();
   void cancel_all();
   bool is_aborted();
   int32_t index_of(size_t prompt, int32_t choice) const;
