@@ -84,7 +84,8 @@ void add_null_engine_flags(CommandLine& line, ServeFlags& flags) {
   line.add(
       "--engine",
       flags.engine,
-      "cpu; or null: makes tokens up, to test and measure the server alone"
+      "cpu; or null: makes tokens up, to test and measure the server alone (lengths, seeds, stops "
+      "and logprobs count, the fields that shape a distribution do not)"
   );
   line.add(
       "--null-tokens-per-second",
@@ -109,6 +110,24 @@ Result<void> check_files(const ServeFlags& flags) {
   if (flags.ssl_certfile.empty() != flags.ssl_keyfile.empty()) {
     const char* flag = flags.ssl_certfile.empty() ? "--ssl-certfile" : "--ssl-keyfile";
     return invalid_argument(fmt::format("{} is missing: TLS takes both files", flag), flag);
+  }
+  return {};
+}
+
+Result<void> check_engine(const ServeFlags& flags) {
+  if (flags.engine == "null") return {};
+  if (flags.engine != "cpu") return wrong_value("--engine", "cpu or null", flags.engine);
+  const ServeFlags defaults;
+  for (const auto& [flag, given, by_default] :
+       {std::tuple(
+            "--null-tokens-per-second",
+            flags.null_tokens_per_second,
+            defaults.null_tokens_per_second
+        ),
+        std::tuple("--null-ttft-ms", flags.null_ttft_ms, defaults.null_ttft_ms),
+        std::tuple("--null-stall-s", flags.null_stall_s, defaults.null_stall_s)}) {
+    if (given == by_default) continue;
+    return invalid_argument(fmt::format("{} takes --engine null", flag), flag);
   }
   return {};
 }
@@ -188,9 +207,7 @@ Result<ApiServerOptions> api_server_options_of(const ServeFlags& flags) {
 }
 
 Result<ServingOptions> serving_options_of(const ServeFlags& flags) {
-  if (flags.engine != "cpu" && flags.engine != "null") {
-    return wrong_value("--engine", "cpu or null", flags.engine);
-  }
+  if (auto checked = check_engine(flags); !checked) return checked.error();
   if (flags.max_num_live_seqs < 1 || flags.max_num_live_seqs > 1'000'000) {
     return wrong_value(
         "--max-num-live-seqs", "1 to 1000000", std::to_string(flags.max_num_live_seqs)

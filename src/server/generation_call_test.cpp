@@ -287,8 +287,15 @@ TEST_F(GenerationCallTest, EndsAnAbortedCallWithWhatThereIs) {
 
 TEST_F(GenerationCallTest, TakesBackThePromptsBeforeOneThatIsRefused) {
   engine_.refusal = Error{ErrorCode::kResourceExhausted, "too many sequences"};
-  send(completion("hi", 8, false));
+  engine_.num_accepted_before_refusal = 1;
+  GenerationRequest request = completion("hi", 8, false);
+  request.prompts = {std::string("first"), std::string("second")};
+  send(request);
+  const size_t first = engine_.take();
+  EXPECT_TRUE(engine_.is_cancelled(first));
   const http::PeerResponse response = receive();
+  engine_.finish(first, 0, FinishReason::kCancelled);
+  engine_.release(first);
   EXPECT_EQ(response.status, 503);
   EXPECT_NE(response.header("retry-after"), "");
   EXPECT_TRUE(http::eventually([&] { return calls_.all().empty(); }));

@@ -20,7 +20,7 @@ class ScriptedEngine final : public Engine {
  public:
   Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink) override {
     const std::lock_guard lock(mutex_);
-    if (refusal) return *refusal;
+    if (refusal && requests_.size() >= num_accepted_before_refusal) return *refusal;
     const RequestId id{requests_.size()};
     requests_.push_back(std::move(request));
     sinks_.push_back(std::move(sink));
@@ -100,6 +100,7 @@ class ScriptedEngine final : public Engine {
   }
 
   std::function<void()> on_step_end;
+  size_t num_accepted_before_refusal = 0;
   std::optional<Error> refusal;  // of what is submitted from now on
 
  private:
