@@ -25,6 +25,7 @@ SchedulerConfig scheduler_config_of(const EngineConfig& config, const ModelRunne
       .max_model_len = config.max_model_len.value_or(model_len),
       .block_size = runner.block_size(),
       .num_blocks = runner.num_blocks(),
+      .num_hidden_slots = runner.num_hidden_slots(),
       .eos_token_ids = config.eos_token_ids,
   };
 }

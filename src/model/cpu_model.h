@@ -46,6 +46,7 @@ class CpuModel : public ModelRunner {
   int64_t max_model_len() const override { return options_.max_model_len; }
   int32_t block_size() const override { return options_.block_size; }
   int32_t num_blocks() const override { return options_.num_blocks; }
+  int32_t num_hidden_slots() const override { return 0; }
   std::span<const float> forward(const ForwardBatch& batch) override;
 
   const ModelConfig& config() const { return config_; }

@@ -22,6 +22,9 @@ class ModelRunner {
   virtual int32_t block_size() const = 0;  // token slots of a KV block
   virtual int32_t num_blocks() const = 0;  // KV blocks that exist
 
+  // Hidden states that it can keep: 0 .. num_hidden_slots() - 1.
+  virtual int32_t num_hidden_slots() const = 0;
+
   // Runs every token of `batch`, writes their K and V into their slots, and returns the logits of
   // batch.logit_rows, in that order: [num_logits, vocab_size] float32, valid until the next call.
   // Logits of a token depend on its sequence alone, never on its neighbours or on the chunking.
