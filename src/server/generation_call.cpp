@@ -1,7 +1,6 @@
 #include "server/generation_call.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -19,17 +18,6 @@ constexpr size_t kLogprobsOfLargeAnswer = 4096;
 // The client's own id of a call, or that of its HTTP request.
 const std::string& id_of(const GenerationRequest& request, const http::Exchange& exchange) {
   return request.request_id.empty() ? exchange.request().id : request.request_id;
-}
-
-AnswerIdentity identity_of(const GenerationRequest& request, const http::Exchange& exchange) {
-  const std::string& id = id_of(request, exchange);
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {
-      .id = request.api == Api::kChat          ? "chatcmpl-" + id
-            : request.api == Api::kCompletions ? "cmpl-" + id
-                                               : id,
-      .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-  };
 }
 
 size_t num_logprobs(const GenerationResult& result) {
@@ -76,9 +64,11 @@ GenerationCall::GenerationCall(
       request_(std::move(request)),
       exchange_(std::move(exchange)),
       arrival_(Clock::now()),
-      writer_(
-          make_answer_writer(request_, services_.text.tokenizer, identity_of(request_, *exchange_))
-      ) {}
+      writer_(make_answer_writer(
+          request_,
+          services_.text.tokenizer,
+          make_identity(request_.api, id_of(request_, *exchange_))
+      )) {}
 
 void GenerationCall::start() {
   services_.calls.add(id_of(request_, *exchange_), weak_from_this());
