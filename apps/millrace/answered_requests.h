@@ -30,13 +30,14 @@ class AnsweredRequests {
   State see(const std::string& custom_id);
   State see_line(uint64_t line_number) const;
 
+  // By earlier runs.
   size_t num_answered() const { return num_answered_; }
   size_t num_failed() const { return num_failed_; }
 
  private:
   std::unordered_map<std::string, State> states_;  // kDuplicate: was seen in this run
   std::unordered_set<uint64_t> failed_lines_;      // without a custom_id
-  size_t num_answered_ = 0;                        // by earlier runs, with a 200
+  size_t num_answered_ = 0;                        // with a 200
   size_t num_failed_ = 0;                          // otherwise
 };
 

@@ -146,11 +146,12 @@ class OfflineBatch {
   bool is_input_over_ = false;
   BatchProgress progress_;
 
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
   std::jthread reader_;  // last: it uses all of the above
 };
 
 Result<BatchProgress> OfflineBatch::run(const std::stop_token& stop) {
-  const std::stop_callback on_stop(stop, [news = news_] { news->push(Interruption{}); });
+  on_stop_.emplace(stop, [this] { news_->push(Interruption{}); });
   const TimePoint start = Clock::now();
   reader_ = std::jthread([this] { read_lines(); });
   while (!is_over()) {

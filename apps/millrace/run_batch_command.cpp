@@ -187,6 +187,9 @@ Result<int> run_batch_command(RunBatchFlags& flags) {
   AnsweredRequests answered;
   Result<BatchOutput> output = BatchOutput::open(flags.output, flags.existing, answered);
   if (!output) return output.error();
+  if (const size_t count = answered.num_answered() + answered.num_failed(); count > 0) {
+    print_stderr("{} has {} answers already; going on\n", output->name(), count);
+  }
   Result<LocalModel> model = load(flags);
   if (!model) return model.error();
   for (const std::string& line : model->start_lines) print_stderr("{}\n", line);
