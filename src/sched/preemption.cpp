@@ -33,6 +33,7 @@ std::optional<size_t> choose_victim(
     best = i;
     best_cost = cost;
   }
+  if (!best && !candidates.empty()) return candidates.size() - 1;
   return best;
 }
 

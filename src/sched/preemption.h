@@ -19,7 +19,9 @@ struct PreemptionCost {
 PreemptionCost preemption_cost(const Sequence& sequence, const BlockPool& pool);
 
 // The index of the candidate that loses the fewest tokens for each block that is gained, of the
-// `num_blocks_needed` that are of use now; of equals the last. none: nobody has a block to give.
+// `num_blocks_needed` that are of use now; of equals the last. Where all blocks are shared among
+// the candidates, nobody gains one alone: the last, so that the next choice does. none: no
+// candidates.
 std::optional<size_t> choose_victim(
     std::span<Sequence* const> candidates, const BlockPool& pool, int32_t num_blocks_needed
 );
