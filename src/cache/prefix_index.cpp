@@ -55,14 +55,16 @@ void PrefixIndex::enter(BlockId block, Hash128 before, std::span<const TokenId> 
   if (is_new) link(block);
 }
 
-void PrefixIndex::enter_whole(
+BlockId PrefixIndex::enter_whole(
     BlockId block, Hash128 before, Hash128 through, std::span<const TokenId> tokens
 ) {
   CHECK(tokens.size() == static_cast<size_t>(block_size_), "a whole block of tokens");
+  const auto [there, is_new] = whole_.try_emplace(through, block);
+  if (!is_new && holds(there->second, before, tokens)) return there->second;
   enter(block, before, tokens);
-  const bool is_new = whole_.emplace(through, block).second;
   // Two prefixes of one hash: the second is found by its beginning only.
   if (is_new) at(block).through = through;
+  return block;
 }
 
 void PrefixIndex::erase(BlockId block) {
@@ -77,10 +79,11 @@ std::optional<BlockId> PrefixIndex::find_whole(
 ) const {
   const auto found = whole_.find(through);
   if (found == whole_.end()) return std::nullopt;
-  const BlockId block = found->second;
-  const bool is_same =
-      at(block).before == before && std::ranges::equal(this->tokens(block), tokens);
-  return is_same ? std::optional(block) : std::nullopt;
+  return holds(found->second, before, tokens) ? std::optional(found->second) : std::nullopt;
+}
+
+bool PrefixIndex::holds(BlockId block, Hash128 before, std::span<const TokenId> tokens) const {
+  return at(block).before == before && std::ranges::equal(this->tokens(block), tokens);
 }
 
 std::optional<BlockPart> PrefixIndex::find_part(Hash128 before, std::span<const TokenId> tokens)

@@ -33,8 +33,11 @@ class PrefixIndex {
   void enter(BlockId block, Hash128 before, std::span<const TokenId> tokens);
 
   // The same for a block whose tokens are all there; `through`: the hash that includes them.
-  // REQUIRES: find_whole(before, through, tokens) finds nothing.
-  void enter_whole(BlockId block, Hash128 before, Hash128 through, std::span<const TokenId> tokens);
+  // Returns the block that held these tokens after this prefix before, and enters nothing then; or
+  // `block`.
+  BlockId enter_whole(
+      BlockId block, Hash128 before, Hash128 through, std::span<const TokenId> tokens
+  );
 
   // Nothing happens if it was not entered.
   void erase(BlockId block);
@@ -65,6 +68,7 @@ class PrefixIndex {
     std::optional<BlockId> newer;
   };
 
+  bool holds(BlockId block, Hash128 before, std::span<const TokenId> tokens) const;
   Entry& at(BlockId block) { return entries_[static_cast<size_t>(block.value)]; }
   const Entry& at(BlockId block) const { return entries_[static_cast<size_t>(block.value)]; }
   TokenId* tokens_at(BlockId block) {
