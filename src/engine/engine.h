@@ -63,15 +63,17 @@ struct EngineStats {
   int32_t num_blocks = 0;
   int64_t num_waiting_tokens = 0;     // to be computed for the sequences that wait
   int64_t num_tokens_computed = 0;    // since the start, with those computed again
+  int64_t num_tokens_recomputed = 0;  // since the start: those alone
   int64_t num_prompt_tokens = 0;      // since the start, of sequences that got their first token
   int64_t num_output_tokens = 0;      // since the start
   int64_t num_preemptions = 0;        // since the start
-  int64_t num_recomputed_tokens = 0;  // since the start: computed again after a preemption
   // Since the start, in tokens: what was looked up in the prefix cache, and what of it was there.
   int64_t num_prefix_queries = 0;
   int64_t num_prefix_hits = 0;
-  int64_t num_steps = 0;  // since the start
-  StepSizes step_sizes;   // of those steps
+  int64_t num_block_copies = 0;  // since the start: of blocks of which the beginning was there
+  int64_t num_resumed = 0;       // since the start: sequences that began without a forward pass
+  int64_t num_steps = 0;         // since the start
+  StepSizes step_sizes;          // of those steps
   Duration last_step_time{0};
 
   int32_t num_queued_seqs = 0;     // accepted, and neither run nor had a place when they came
