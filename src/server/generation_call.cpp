@@ -290,8 +290,9 @@ void GenerationCall::take_token(size_t prompt, TokenEvent& event, std::string& o
   if (choice.is_over || request_.max_tokens == 0) return;
   ++usage_.num_output_tokens;
   observe_token(choice, event.when);
-  const std::string text = event.is_stop_token ? "" : choice.text.push(event.token.id);
-  if (!choice.text.stop_string()) return tell(index, text, std::move(event.token), nullptr, out);
+  const std::string_view text =
+      event.is_stop_token ? std::string_view() : choice.text.push(event.token.id);
+  if (!choice.text.has_stopped()) return tell(index, text, std::move(event.token), nullptr, out);
   {
     const std::lock_guard lock(mutex_);
     stopped_by_text_[static_cast<size_t>(index)] = true;
@@ -335,8 +336,8 @@ void GenerationCall::take_end(size_t prompt, const FinishedEvent& event, std::st
     case FinishReason::kError:
       return fail(error_of(event), out);
   }
-  const std::string rest = choice.text.finish();
-  if (choice.text.stop_string()) {
+  const std::string_view rest = choice.text.finish();
+  if (choice.text.has_stopped()) {
     ending = {.finish_reason = "stop", .stop_reason = *choice.text.stop_string()};
   }
   if (request_.max_tokens == 0) ending = {.finish_reason = "length", .stop_reason = {}};
