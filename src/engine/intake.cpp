@@ -39,7 +39,7 @@ Result<RequestId> Intake::submit(EngineRequest request, std::shared_ptr<EventSin
   if (auto checked = check_request(request, config_, limits_); !checked) return checked.error();
   const int32_t n = request.sampling.n;
 
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (shutdown_) return Error{ErrorCode::kCancelled, "the engine is shutting down", ""};
   if (n > limits_.max_num_live_seqs - num_live_seqs_) {
     return Error{
@@ -69,18 +69,22 @@ Result<RequestId> Intake::submit(EngineRequest request, std::shared_ptr<EventSin
            .deadline = request.deadline},
       .sink = std::move(sink),
   });
+  lock.unlock();
+  commands_.wake_taker();
   return id;
 }
 
 void Intake::cancel(RequestId id) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end() || std::exchange(found->second.is_cancelled, true)) return;
   send(Cancellation{.request = id});
+  lock.unlock();
+  commands_.wake_taker();
 }
 
 void Intake::cancel(RequestId id, int32_t choice) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end() || found->second.is_cancelled) return;
   std::vector<bool>& cancelled = found->second.choice_cancelled;
@@ -88,14 +92,18 @@ void Intake::cancel(RequestId id, int32_t choice) {
   if (cancelled[static_cast<size_t>(choice)]) return;
   cancelled[static_cast<size_t>(choice)] = true;
   send(Cancellation{id, choice});
+  lock.unlock();
+  commands_.wake_taker();
 }
 
 void Intake::shut_down(ShutdownMode mode) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const bool is_news = !shutdown_ || (*shutdown_ != mode && mode == ShutdownMode::kAbort);
   if (!is_news) return;
   shutdown_ = mode;
   send(mode);
+  lock.unlock();
+  commands_.wake_taker();
 }
 
 void Intake::fill(EngineStats& stats) const {
@@ -124,7 +132,8 @@ void Intake::note_progress(TimePoint when) {
 // to.
 void Intake::send(Command command) {
   CHECK(
-      commands_.try_push(std::move(command)) == PushResult::kPushed, "the inbox is sized for all"
+      commands_.try_push_silently(std::move(command)) == PushResult::kPushed,
+      "the inbox is sized for all"
   );
 }
 

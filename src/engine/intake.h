@@ -75,7 +75,8 @@ class Intake {
     std::vector<bool> choice_cancelled;  // [n], or over
   };
 
-  void send(Command command);  // with mutex_ held
+  // With mutex_ held, for the order; the engine thread is woken when it is not.
+  void send(Command command);
 
   const SchedulerConfig config_;
   const EngineLimits limits_;
