@@ -121,11 +121,11 @@ measure() {
 
 # measure_open_streams TRANSPORT: the machine's limit is measured with the last of the numbers.
 measure_open_streams() {
-  local number
+  local number limit_flag
   for number in ${open_streams//,/ }; do
+    if [ "$number" = "${open_streams##*,}" ]; then limit_flag=$limit; else limit_flag=; fi
     start_server "$rate" "$1"
-    measure open_streams --open-streams-rate "$rate" --open-streams "$number" \
-      $([ "$number" = "${open_streams##*,}" ] && echo "$limit")
+    measure open_streams --open-streams-rate "$rate" --open-streams "$number" $limit_flag
     stop_server
   done
 }

@@ -9,6 +9,7 @@
 #include "server/call_registry.h"
 #include "server/engine_requests.h"
 #include "server/protocol/api_error.h"
+#include "server/refusal_log.h"
 
 namespace millrace {
 namespace {
@@ -191,7 +192,11 @@ void GenerationCall::log_end(std::string_view outcome, const Error* error) {
       {"total_ms", to_milliseconds(Clock::now() - arrival_)},
   };
   if (time_to_first_token_) fields.push_back({"ttft_ms", to_milliseconds(*time_to_first_token_)});
-  if (error != nullptr) fields.push_back({"error", error->message});
+  const std::optional<ApiError> told =
+      error != nullptr ? std::optional(to_api_error(*error)) : std::nullopt;
+  if (told) append_error_fields(*told, fields);
+  // The client is not told what went wrong inside.
+  if (is_our_fault) fields.back().value = std::string_view(error->message);
   const LogLevel level = is_our_fault ? LogLevel::kError : LogLevel::kInfo;
   services_.log.write(level, is_our_fault ? "request failed" : "request", fields);
 }
