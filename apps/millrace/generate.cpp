@@ -12,7 +12,6 @@
 #include "generate_output.h"
 #include "local_time.h"
 #include "model_flags.h"
-#include "progress_bar.h"
 #include "terminal.h"
 
 namespace millrace {
@@ -49,9 +48,7 @@ void add_flags(CommandLine& line, GenerateFlags& flags) {
 Result<LocalModel> load(const ModelFlags& flags) {
   Result<LocalModelOptions> options = model_options_of(flags);
   if (!options) return options.error();
-  ProgressBar bar("loading");
-  options->on_progress = [&bar](double fraction) { bar.show(fraction); };
-  return load_local_model(*std::move(options));
+  return load_with_progress(*std::move(options));
 }
 
 Result<void> generate(const GenerateFlags& flags) {

@@ -8,37 +8,36 @@
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <utility>
 
 namespace millrace {
 namespace {
 
-sigset_t only_interrupt() {
+sigset_t set_of(const std::vector<int>& signals) {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
+  for (const int signal : signals) sigaddset(&set, signal);
   return set;
 }
 
 // What the signal does to a process that does not look at it.
-void end_process() {
-  const sigset_t set = only_interrupt();
-  std::signal(SIGINT, SIG_DFL);
+void end_process(int signal) {
+  const sigset_t set = set_of({signal});
+  std::signal(signal, SIG_DFL);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  std::raise(SIGINT);
+  std::raise(signal);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<InterruptSignal>> InterruptSignal::make() {
-  const sigset_t set = only_interrupt();
+Result<std::unique_ptr<InterruptSignal>> InterruptSignal::make(const std::vector<int>& watched) {
+  const sigset_t set = set_of(watched);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   const int signals = ::signalfd(-1, &set, SFD_CLOEXEC);
   const int end = ::eventfd(0, EFD_CLOEXEC);
   if (signals < 0 || end < 0) {
-    return invalid_argument(fmt::format("cannot watch for Ctrl-C: {}", std::strerror(errno)));
+    return invalid_argument(fmt::format("cannot watch for signals: {}", std::strerror(errno)));
   }
   return std::unique_ptr<InterruptSignal>(
       new InterruptSignal(http::UniqueFd(signals), http::UniqueFd(end))
@@ -72,7 +71,7 @@ void InterruptSignal::watch() {
     if (handler_) {
       handler_();
     } else {
-      end_process();
+      end_process(static_cast<int>(info.ssi_signo));
     }
   }
 }

@@ -1,26 +1,28 @@
-// Ctrl-C as a call instead of the end of the process.
+// Ctrl-C, and other signals that end a process, as a call instead.
 #pragma once
 
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/result.h"
 #include "http/unique_fd.h"
 
 namespace millrace {
 
-// Owns SIGINT while it lives. One object in a process; made before any other thread, since threads
-// pass on to those they start that the signal is not for them.
+// Owns its signals while it lives. One object in a process; made before any other thread, since
+// threads pass on to those they start that the signals are not for them.
 class InterruptSignal {
  public:
-  static Result<std::unique_ptr<InterruptSignal>> make();
+  static Result<std::unique_ptr<InterruptSignal>> make(const std::vector<int>& signals = {SIGINT});
   ~InterruptSignal();
   InterruptSignal(const InterruptSignal&) = delete;
   InterruptSignal& operator=(const InterruptSignal&) = delete;
 
-  // Calls `handler` on a thread of its own for each Ctrl-C from now on; returns once no call to the
+  // Calls `handler` on a thread of its own for each signal from now on; returns once no call to the
   // one before is under way. Empty, and at first: the process ends, as processes do.
   void set_handler(std::function<void()> handler);
 

@@ -7,7 +7,6 @@
 
 #include "engine/event_queue.h"
 #include "local_time.h"
-#include "progress_bar.h"
 #include "server/choice_text.h"
 
 namespace millrace {
@@ -71,9 +70,7 @@ Result<std::unique_ptr<LocalChat>> LocalChat::load(const ModelFlags& flags, json
   Result<LocalModelOptions> options = model_options_of(flags);
   if (!options) return options.error();
   std::string name = name_of_path(options->text.model);
-  ProgressBar bar("loading");
-  options->on_progress = [&bar](double fraction) { bar.show(fraction); };
-  Result<LocalModel> model = load_local_model(*std::move(options));
+  Result<LocalModel> model = load_with_progress(*std::move(options));
   if (!model) return model.error();
   if (!model->text.chat_template) {
     return unsupported(name + " has no chat template: give one with --chat-template");

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/thread_pool.h"
+#include "progress_bar.h"
 
 namespace millrace {
 namespace {
@@ -141,6 +142,12 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   if (!engine) return engine.error();
   options.engine = *std::move(engine);
   return options;
+}
+
+Result<LocalModel> load_with_progress(LocalModelOptions options) {
+  ProgressBar bar("loading");
+  options.on_progress = [&bar](double fraction) { bar.show(fraction); };
+  return load_local_model(std::move(options));
 }
 
 Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::string& name) {

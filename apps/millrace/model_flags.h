@@ -40,6 +40,9 @@ void add_model_flags(CommandLine& line, ModelFlags& flags);
 Result<ModelTextOptions> text_options_of(const ModelFlags& flags);
 Result<LocalModelOptions> model_options_of(const ModelFlags& flags);
 
+// Loads it with a bar on the terminal.
+Result<LocalModel> load_with_progress(LocalModelOptions options);
+
 // nullopt for "auto"; "half" and "float" are taken as vLLM does.
 Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::string& name);
 

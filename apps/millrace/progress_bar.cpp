@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 
 #include "terminal.h"
@@ -12,6 +13,8 @@ namespace millrace {
 namespace {
 
 constexpr int kNumSteps = 40;
+constexpr int kNumStepsWithDetail = 20;  // so that a line fits into 80 columns
+constexpr auto kDetailInterval = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -19,7 +22,7 @@ ProgressBar::ProgressBar(std::string label)
     : label_(std::move(label)), is_terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
-  if (num_steps_shown_ >= 0) print_stderr("\r\033[K");
+  if (num_steps_shown_ >= 0 || detail_shown_) print_stderr("\r\033[K");
 }
 
 void ProgressBar::show(double fraction) {
@@ -28,6 +31,20 @@ void ProgressBar::show(double fraction) {
   num_steps_shown_ = num_steps;
   const std::string done(static_cast<size_t>(num_steps), '#');
   print_stderr("\r{} [{:<{}}] {:3.0f} %", label_, done, kNumSteps, fraction * 100.0);
+  std::fflush(stderr);
+}
+
+void ProgressBar::show(std::optional<double> fraction, const std::string& detail) {
+  const TimePoint now = Clock::now();
+  if (!is_terminal_ || (detail_shown_ && now - *detail_shown_ < kDetailInterval)) return;
+  detail_shown_ = now;
+  std::string bar;
+  if (fraction) {
+    const double share = std::clamp(*fraction, 0.0, 1.0);
+    const std::string done(static_cast<size_t>(share * kNumStepsWithDetail), '#');
+    bar = fmt::format("[{:<{}}] {:3.0f} % ", done, kNumStepsWithDetail, share * 100.0);
+  }
+  print_stderr("\r{} {}{}\033[K", label_, bar, detail);
   std::fflush(stderr);
 }
 

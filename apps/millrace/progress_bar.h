@@ -1,7 +1,10 @@
 // A bar on the terminal for work that takes long; silent where stderr is no terminal.
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "base/clock.h"
 
 namespace millrace {
 
@@ -12,13 +15,21 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
+  // Whether anybody sees it: where not, there is nothing to prepare.
+  bool is_visible() const { return is_terminal_; }
+
   // `fraction`: 0 to 1. Draws only when a step of the bar has been reached.
   void show(double fraction);
+
+  // The same with a few words behind it, as often as a reader follows. none: nobody knows how much
+  // there is to do.
+  void show(std::optional<double> fraction, const std::string& detail);
 
  private:
   std::string label_;
   bool is_terminal_;
   int num_steps_shown_ = -1;
+  std::optional<TimePoint> detail_shown_;  // when
 };
 
 }  // namespace millrace

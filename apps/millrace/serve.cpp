@@ -14,7 +14,6 @@
 #include "command_line.h"
 #include "commands.h"
 #include "failure.h"
-#include "progress_bar.h"
 #include "serve_flags.h"
 #include "server/api_server.h"
 #include "server/local_model.h"
@@ -67,9 +66,7 @@ Result<LocalModel> load(const ServeFlags& flags, ApiServer& server) {
     if (!null_engine) return null_engine.error();
     return load_null_model(*std::move(options), *std::move(null_engine));
   }
-  ProgressBar bar("loading");
-  options->on_progress = [&bar](double fraction) { bar.show(fraction); };
-  return load_local_model(*std::move(options));
+  return load_with_progress(*std::move(options));
 }
 
 void log_addresses(const ApiServer& server, bool is_tls, Log& log) {

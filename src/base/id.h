@@ -13,8 +13,11 @@ struct Id {
   friend auto operator<=>(Id, Id) = default;
 };
 
-using BlockId = Id<struct BlockTag>;                // one KV block, 0 .. num_blocks - 1
+using BlockId = Id<struct BlockTag>;            // one KV block, 0 .. num_blocks - 1
+using HiddenSlotId = Id<struct HiddenSlotTag>;  // one saved hidden state, 0 .. num_hidden_slots - 1
 using RequestId = Id<struct RequestTag, uint64_t>;  // one API call, never reused in a process
+
+using TenantId = Id<struct TenantTag>;  // whose requests they are, 0 for nobody's
 
 // A vocabulary entry. A plain integer: tensors and files are full of them.
 using TokenId = int32_t;

@@ -2,6 +2,7 @@
 // Not for "nothing there" (std::optional) and not for our own bugs (CHECK).
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +31,8 @@ struct Error {
   std::string message;
   std::string where = {};
   std::string_view reason = {};  // of static storage
+  // With kResourceExhausted: when it may be worth another try, as far as that can be told.
+  std::optional<std::chrono::seconds> retry_after = {};
 
   friend bool operator==(const Error&, const Error&) = default;
 };

@@ -1,6 +1,6 @@
-// Tracks which KV blocks are free and how many block tables refer to each of the others. Host
-// bookkeeping only: no device memory. Not thread-safe; owned by the scheduler, called on its
-// thread.
+// Which KV blocks are free, which are in use and by how many block tables, and which are idle: used
+// by nobody, but holding a prefix that may be asked for again. Host bookkeeping only: no device
+// memory. Not thread-safe; owned by the prefix cache, called on the scheduler's thread.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,50 @@ class BlockPool {
   // REQUIRES: num_blocks >= 0.
   explicit BlockPool(int32_t num_blocks);
 
-  // Takes `n` free blocks with one reference each, or none of them. nullopt means "preempt
-  // someone", not failure. The block that was freed last is handed out first, while its memory may
-  // still be warm; a new pool hands out 0, 1, 2, ...
+  // Takes `n` free blocks with one reference each, or none of them. The block that was freed last
+  // is handed out first, while its memory may still be warm; a new pool hands out 0, 1, 2, ...
   std::optional<std::vector<BlockId>> try_allocate(size_t n);
 
-  // Gives one reference of each block back; a block without references is free again.
-  // REQUIRES: each has a reference.
-  void release(std::span<const BlockId> blocks);
+  // One reference more. REQUIRES: the block is in use or idle.
+  void add_reference(BlockId block);
 
-  int32_t num_blocks() const { return static_cast<int32_t>(num_references_.size()); }
+  // One reference less; a block without references is free, or idle. REQUIRES: it has one.
+  void release(BlockId block);
+  void release_to_idle(BlockId block);
+
+  // Idle blocks lie in the order of their last use.
+  std::optional<BlockId> oldest_idle() const;
+  void touch(BlockId block);      // used just now. REQUIRES: it is idle
+  void free_idle(BlockId block);  // REQUIRES: it is idle
+
+  int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
-  int32_t num_references(BlockId block) const;
+  int32_t num_idle() const { return num_idle_; }
+  int32_t num_references(BlockId block) const { return at(block).num_references; }
+  bool is_idle(BlockId block) const { return at(block).is_idle; }
 
-  // CHECKs that each block is either referred to or in the free list, once.
+  // CHECKs that each block is in use, idle or free, and only one of these.
   void check_invariants() const;
 
  private:
-  // [num_blocks]. A count and not a flag: a block whose prefix several sequences share will have
-  // several references, and nothing here changes then.
-  std::vector<int32_t> num_references_;
+  struct Block {
+    int32_t num_references = 0;
+    bool is_idle = false;
+    std::optional<BlockId> older;  // idle ones only: their neighbours by last use
+    std::optional<BlockId> newer;
+  };
+
+  Block& at(BlockId block);
+  const Block& at(BlockId block) const;
+  void drop_reference(BlockId block);
+  void link_newest(BlockId block);
+  void unlink(BlockId block);
+
+  std::vector<Block> blocks_;
   std::vector<BlockId> free_;  // a stack: the next block to hand out is at the back
+  std::optional<BlockId> oldest_idle_;
+  std::optional<BlockId> newest_idle_;
+  int32_t num_idle_ = 0;
 };
 
 }  // namespace millrace

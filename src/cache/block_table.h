@@ -22,6 +22,9 @@ class BlockTable {
 
   void append(std::span<const BlockId> blocks);
 
+  // Block `index` is `block` from now on, which holds the same.
+  void replace(int32_t index, BlockId block) { blocks_[static_cast<size_t>(index)] = block; }
+
   // Empties the table and returns what was in it, for the pool.
   std::vector<BlockId> take_all() { return std::exchange(blocks_, {}); }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -25,6 +26,11 @@ struct EngineRequest {
   SamplingParams sampling;
   int32_t priority = 0;  // lower first, under the priority policy
   std::optional<TimePoint> deadline;
+
+  // Only requests of the same salt share what was computed for their prompts. Empty: no salt.
+  std::string cache_salt = {};
+  // Whose request it is, for fair queueing: a server passes the API key's name. Empty: nobody's.
+  std::string tenant = {};
 };
 
 // Where the events of a request go. A virtual function and not a queue for each request: a server
@@ -48,17 +54,22 @@ enum class ShutdownMode {
 
 // As of the end of the last step.
 struct EngineStats {
-  int32_t num_running = 0;    // sequences
-  int32_t num_waiting = 0;    // sequences
-  int32_t num_live_seqs = 0;  // accepted and not finished: also what the engine has not seen yet
-  int32_t num_blocks_free = 0;
+  int32_t num_running = 0;      // sequences
+  int32_t num_waiting = 0;      // sequences
+  int32_t num_live_seqs = 0;    // accepted and not finished: also what the engine has not seen yet
+  int32_t num_blocks_free = 0;  // hold nothing
+  int32_t num_blocks_cached = 0;  // hold prefixes that nobody uses now; given away when needed
   int32_t num_blocks = 0;
+  int64_t num_waiting_tokens = 0;   // to be computed for the sequences that wait
   int64_t num_tokens_computed = 0;  // since the start, with those computed again
   int64_t num_prompt_tokens = 0;    // since the start, of sequences that got their first token
   int64_t num_output_tokens = 0;    // since the start
   int64_t num_preemptions = 0;      // since the start
-  int64_t num_steps = 0;            // since the start
-  StepSizes step_sizes;             // of those steps
+  // Since the start, in tokens: what was looked up in the prefix cache, and what of it was there.
+  int64_t num_prefix_queries = 0;
+  int64_t num_prefix_hits = 0;
+  int64_t num_steps = 0;  // since the start
+  StepSizes step_sizes;   // of those steps
   Duration last_step_time{0};
 
   // Since when there has been work and no step has ended: how long an engine may be stuck. None
@@ -96,6 +107,10 @@ class Engine {
 
   // The same for one choice: its text has come to a stop string, say. REQUIRES: the request has it.
   virtual void cancel(RequestId id, int32_t choice) = 0;
+
+  // Forgets all prefixes that were computed: a request that is submitted after this returns shares
+  // nothing with those submitted before. Sequences that run keep what they have.
+  virtual void reset_prefix_cache() = 0;
 
   virtual EngineStats stats() const = 0;
   virtual const EngineLimits& limits() const = 0;

@@ -211,7 +211,10 @@ TEST(ForwardBatchBuilder, FlattensSequencesInThePlansOrder) {
   EXPECT_THAT(batch.context_lens, ElementsAre(6, 2));
   EXPECT_EQ(batch.max_blocks_per_sequence, 2);
   EXPECT_THAT(batch.block_tables, ElementsAre(0, 1, 2, 0));
-  EXPECT_THAT(batch.logit_rows, ElementsAre(0, 1, 2));
+  EXPECT_THAT(
+      batch.logit_rows,
+      ElementsAre(LogitRow::of_token(0), LogitRow::of_token(1), LogitRow::of_token(2))
+  );
 }
 
 }  // namespace

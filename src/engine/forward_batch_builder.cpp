@@ -2,16 +2,26 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace millrace {
 namespace {
 
 void append_sequence(const ScheduledSequence& scheduled, ForwardBatch& batch) {
   const Sequence& sequence = *scheduled.sequence;
+  CHECK(scheduled.num_tokens > 0, "a stretch that does not resume has tokens");
   for (int32_t position = scheduled.first_token; position < scheduled.end_token(); ++position) {
-    if (position >= scheduled.first_logit_row()) batch.logit_rows.push_back(batch.num_tokens());
+    if (position >= scheduled.first_logit_row()) {
+      batch.logit_rows.push_back(LogitRow::of_token(batch.num_tokens()));
+    }
     batch.token_ids.push_back(sequence.token(position));
     batch.positions.push_back(position);
     batch.slot_mapping.push_back(sequence.blocks().slot(position));
+  }
+  if (scheduled.saved_to) {
+    batch.hidden_saves.push_back(
+        {.token = batch.num_tokens() - 1, .slot = scheduled.saved_to->value}
+    );
   }
   batch.cu_seqlens.push_back(batch.num_tokens());
   batch.context_lens.push_back(scheduled.end_token());
@@ -30,12 +40,26 @@ ForwardBatch build_forward_batch(const StepPlan& plan) {
   batch.positions.reserve(num_tokens);
   batch.slot_mapping.reserve(num_tokens);
   batch.logit_rows.reserve(static_cast<size_t>(plan.num_logit_rows));
+  for (const BlockCopy& copy : plan.copies) {
+    batch.block_copies.push_back({.from = copy.from.value, .to = copy.to.value});
+  }
   for (const ScheduledSequence& scheduled : plan.scheduled) {
+    if (scheduled.resumed_from) continue;
     batch.max_blocks_per_sequence =
         std::max(batch.max_blocks_per_sequence, scheduled.sequence->blocks().num_blocks());
   }
   batch.cu_seqlens.push_back(0);
-  for (const ScheduledSequence& scheduled : plan.scheduled) append_sequence(scheduled, batch);
+  for (const ScheduledSequence& scheduled : plan.scheduled) {
+    if (scheduled.resumed_from) {
+      CHECK(
+          scheduled.num_tokens == 0 && scheduled.num_logit_rows == 1 && !scheduled.saved_to,
+          "who resumes computes nothing but the logits of its last token"
+      );
+      batch.logit_rows.push_back(LogitRow::of_slot(scheduled.resumed_from->value));
+    } else {
+      append_sequence(scheduled, batch);
+    }
+  }
   return batch;
 }
 

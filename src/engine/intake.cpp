@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -66,7 +67,9 @@ Result<RequestId> Intake::submit(EngineRequest request, std::shared_ptr<EventSin
            .seed = seed,
            .priority = request.priority,
            .arrival = now,
-           .deadline = request.deadline},
+           .deadline = request.deadline,
+           .prefix_root = prefix_root(id, request.cache_salt),
+           .tenant = {}},
       .sink = std::move(sink),
   });
   lock.unlock();
@@ -94,6 +97,24 @@ void Intake::cancel(RequestId id, int32_t choice) {
   send(Cancellation{id, choice});
   lock.unlock();
   commands_.wake_taker();
+}
+
+void Intake::reset_prefix_cache() {
+  const std::lock_guard lock(mutex_);
+  ++prefix_epoch_;
+}
+
+// What a reset forgets is not erased: nobody finds it any more, so it is the next to be given away.
+Hash128 Intake::prefix_root(RequestId id, const std::string& cache_salt) const {
+  struct Namespace {
+    uint64_t epoch = 0;
+    uint64_t request = 0;  // 1 + id where nothing is shared beyond a request; 0 else
+  };
+  const Namespace space{
+      .epoch = prefix_epoch_, .request = config_.enable_prefix_caching ? 0 : id.value + 1};
+  std::string bytes(reinterpret_cast<const char*>(&space), sizeof(space));
+  bytes += cache_salt;
+  return siphash128(config_.prefix_hash_key, std::as_bytes(std::span(bytes)));
 }
 
 void Intake::shut_down(ShutdownMode mode) {

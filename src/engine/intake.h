@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -51,6 +52,9 @@ class Intake {
   void cancel(RequestId id);
   void cancel(RequestId id, int32_t choice);
 
+  // Requests from now on share prefixes among themselves only.
+  void reset_prefix_cache();
+
   // Refuses requests from now on and passes the mode on, if it is stronger than the last.
   void shut_down(ShutdownMode mode);
 
@@ -75,7 +79,8 @@ class Intake {
     std::vector<bool> choice_cancelled;  // [n], or over
   };
 
-  // With mutex_ held, for the order; the engine thread is woken when it is not.
+  // Both with mutex_ held: send() for the order. The engine thread is woken when it is not.
+  Hash128 prefix_root(RequestId id, const std::string& cache_salt) const;
   void send(Command command);
 
   const SchedulerConfig config_;
@@ -91,6 +96,7 @@ class Intake {
   std::unordered_map<RequestId, LiveRequest> live_;
   int32_t num_live_seqs_ = 0;
   uint64_t num_accepted_ = 0;
+  uint64_t prefix_epoch_ = 0;             // how often the prefix cache was reset
   std::optional<ShutdownMode> shutdown_;  // the strongest asked for
   TimePoint last_progress_;               // as noted, or the first request after idleness
 };

@@ -11,7 +11,7 @@ namespace millrace {
 
 struct KvBudgetInput {
   int64_t num_bytes = 0;        // for all KV blocks together
-  int64_t bytes_per_block = 0;  // keys and values of all layers
+  int64_t bytes_per_block = 0;  // keys and values of all layers, and the block's hidden slot
   int32_t block_size = 0;       // tokens
   int32_t max_model_len = 0;    // tokens
 };

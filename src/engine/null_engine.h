@@ -85,6 +85,7 @@ class NullEngine final : public Engine {
   }
   void cancel(RequestId id) override { intake_.cancel(id); }
   void cancel(RequestId id, int32_t choice) override { intake_.cancel(id, choice); }
+  void reset_prefix_cache() override { intake_.reset_prefix_cache(); }
   EngineStats stats() const override;
   const EngineLimits& limits() const override { return intake_.limits(); }
   void shutdown(ShutdownMode mode) override;

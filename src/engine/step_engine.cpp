@@ -25,6 +25,7 @@ SchedulerConfig scheduler_config_of(const EngineConfig& config, const ModelRunne
       .max_model_len = config.max_model_len.value_or(model_len),
       .block_size = runner.block_size(),
       .num_blocks = runner.num_blocks(),
+      .num_hidden_slots = runner.num_hidden_slots(),
       .eos_token_ids = config.eos_token_ids,
   };
 }
@@ -171,11 +172,15 @@ void StepEngine::publish_stats() {
       .num_running = scheduler.num_running,
       .num_waiting = scheduler.num_waiting,
       .num_blocks_free = scheduler.num_blocks_free,
+      .num_blocks_cached = scheduler.num_blocks_cached,
       .num_blocks = scheduler.num_blocks,
+      .num_waiting_tokens = scheduler.num_waiting_tokens,
       .num_tokens_computed = scheduler.num_tokens_computed,
       .num_prompt_tokens = scheduler.num_prompt_tokens,
       .num_output_tokens = scheduler.num_output_tokens,
       .num_preemptions = scheduler.num_preemptions,
+      .num_prefix_queries = scheduler.num_prefix_queries,
+      .num_prefix_hits = scheduler.num_prefix_hits,
       .num_steps = core_.num_steps(),
       .step_sizes = core_.step_sizes(),
       .last_step_time = core_.last_step_time(),

@@ -63,6 +63,11 @@ Result<void> check_options(const CpuModelOptions& options) {
     if (value <= 0)
       return invalid_argument(fmt::format("{} is {}, expected 1 or more", name, value));
   }
+  if (options.num_hidden_slots < 0) {
+    return invalid_argument(
+        fmt::format("num_hidden_slots is {}, expected 0 or more", options.num_hidden_slots)
+    );
+  }
   const std::span<const Isa> isas = supported_isas();
   if (std::find(isas.begin(), isas.end(), options.isa) == isas.end()) {
     return unsupported(fmt::format("this processor cannot run {}", name_of(options.isa)));
@@ -98,6 +103,15 @@ WorkspaceLimits workspace_limits(const CpuModelOptions& options, size_t num_thre
   };
 }
 
+Result<ActivationBuffer> allocate_saved_hidden(
+    const ModelConfig& config, const CpuModelOptions& options
+) {
+  const std::optional<size_t> num_bytes =
+      checked_mul(static_cast<size_t>(options.num_hidden_slots), hidden_state_bytes(config));
+  if (!num_bytes) return invalid_argument("the hidden states' size does not fit in 64 bits");
+  return ActivationBuffer::allocate(*num_bytes, static_cast<size_t>(config.hidden_size));
+}
+
 // Takes the value, or reports the error that stands in its place.
 template <class T>
 Result<void> take(Result<T> result, T& target) {
@@ -117,7 +131,8 @@ CpuModel::CpuModel(const ModelConfig& config, const CpuModelOptions& options, Th
            .weights = weights_,
            .rope = rope_,
            .kv_cache = kv_cache_,
-           .workspace = workspace_}
+           .workspace = workspace_,
+           .saved_hidden = saved_hidden_}
       ) {}
 
 Result<std::unique_ptr<CpuModel>> CpuModel::load(
@@ -138,6 +153,8 @@ Result<std::unique_ptr<CpuModel>> CpuModel::load(
       .block_size = options.block_size,
       .num_blocks = options.num_blocks};
   done = take(KvCache::allocate(config, kv_options), model->kv_cache_);
+  if (!done) return done.error();
+  done = take(allocate_saved_hidden(config, options), model->saved_hidden_);
   if (!done) return done.error();
   const WorkspaceLimits limits = workspace_limits(options, pool.num_threads());
   done = take(Workspace::allocate(config, limits), model->workspace_);
@@ -162,11 +179,19 @@ std::span<const float> CpuModel::forward(const ForwardBatch& batch) {
 }
 
 void CpuModel::check(const ForwardBatch& batch) const {
-  const size_t num_tokens = batch.token_ids.size();
-  const size_t num_sequences = batch.context_lens.size();
-  CHECK(num_tokens > 0, "a batch has tokens");
+  CHECK(batch.num_tokens() > 0 || batch.num_logits() > 0, "a batch has something to compute");
   CHECK(batch.num_tokens() <= options_.max_num_batched_tokens, "no more tokens than at load");
   CHECK(batch.num_logits() <= options_.max_num_logits, "no more logits than at load");
+  for (const TokenId id : batch.token_ids) {
+    CHECK(id >= 0 && id < config_.vocab_size, "a token of the vocabulary");
+  }
+  check_sequences(batch);
+  check_hidden(batch);
+}
+
+void CpuModel::check_sequences(const ForwardBatch& batch) const {
+  const size_t num_tokens = batch.token_ids.size();
+  const size_t num_sequences = batch.context_lens.size();
   CHECK(batch.positions.size() == num_tokens, "one position a token");
   CHECK(batch.slot_mapping.size() == num_tokens, "one slot a token");
   CHECK(batch.cu_seqlens.size() == num_sequences + 1, "one start a sequence, and the end");
@@ -174,18 +199,12 @@ void CpuModel::check(const ForwardBatch& batch) const {
       batch.cu_seqlens.front() == 0 && batch.cu_seqlens.back() == batch.num_tokens(),
       "the sequences cover the tokens"
   );
-  CHECK(batch.max_blocks_per_sequence > 0, "block tables have columns");
+  CHECK(num_sequences == 0 || batch.max_blocks_per_sequence > 0, "block tables have columns");
   CHECK(
       batch.block_tables.size() ==
           num_sequences * static_cast<size_t>(batch.max_blocks_per_sequence),
       "one block table a sequence"
   );
-  for (const TokenId id : batch.token_ids) {
-    CHECK(id >= 0 && id < config_.vocab_size, "a token of the vocabulary");
-  }
-  for (const int32_t row : batch.logit_rows) {
-    CHECK(row >= 0 && row < batch.num_tokens(), "logits of a token of this batch");
-  }
   for (size_t sequence = 0; sequence < num_sequences; ++sequence) check_sequence(batch, sequence);
 }
 
@@ -212,6 +231,27 @@ void CpuModel::check_sequence(const ForwardBatch& batch, size_t sequence) const 
         batch.slot_mapping[token] == block * options_.block_size + position % options_.block_size,
         "the slot is where the block table says"
     );
+  }
+}
+
+void CpuModel::check_hidden(const ForwardBatch& batch) const {
+  const auto is_token = [&](int32_t index) { return index >= 0 && index < batch.num_tokens(); };
+  const auto is_slot = [&](int32_t index) {
+    return index >= 0 && index < options_.num_hidden_slots;
+  };
+  for (const LogitRow& row : batch.logit_rows) {
+    const bool is_of_token = row.source == LogitRow::Source::kToken;
+    CHECK(!is_of_token || is_token(row.index), "logits of a token of this batch");
+    CHECK(is_of_token || is_slot(row.index), "logits of a hidden slot that exists");
+  }
+  // Two states in one slot would give one sequence the other's answer.
+  for (auto save = batch.hidden_saves.begin(); save != batch.hidden_saves.end(); ++save) {
+    CHECK(is_token(save->token), "the hidden state of a token of this batch is saved");
+    CHECK(is_slot(save->slot), "a hidden state is saved in a slot that exists");
+    const bool is_first = std::none_of(batch.hidden_saves.begin(), save, [&](const HiddenSave& b) {
+      return b.slot == save->slot;
+    });
+    CHECK(is_first, "one hidden state a slot");
   }
 }
 

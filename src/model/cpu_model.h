@@ -25,7 +25,8 @@ struct CpuModelOptions {
   int32_t num_blocks = 0;
   int32_t max_model_len = 0;  // tokens of a sequence, prompt and output
   int32_t max_num_batched_tokens = 0;
-  int32_t max_num_logits = 0;  // rows of one batch whose logits are wanted
+  int32_t max_num_logits = 0;    // rows of one batch whose logits are wanted
+  int32_t num_hidden_slots = 0;  // hidden states that can be kept, hidden_size floats each
   Isa isa = best_isa();
 };
 
@@ -46,14 +47,16 @@ class CpuModel : public ModelRunner {
   int64_t max_model_len() const override { return options_.max_model_len; }
   int32_t block_size() const override { return options_.block_size; }
   int32_t num_blocks() const override { return options_.num_blocks; }
+  int32_t num_hidden_slots() const override { return options_.num_hidden_slots; }
   std::span<const float> forward(const ForwardBatch& batch) override;
 
   const ModelConfig& config() const { return config_; }
   const CpuModelOptions& options() const { return options_; }
   size_t num_weight_bytes() const { return weights_.num_bytes(); }
   size_t num_kv_bytes() const { return kv_cache_.num_bytes(); }
+  size_t num_saved_hidden_bytes() const { return saved_hidden_.num_bytes(); }
 
-  // What load() allocates besides weights, KV cache and rope table.
+  // What load() allocates besides weights, KV cache, hidden slots and rope table.
   static WorkspaceBytes workspace_bytes(
       const ModelConfig& config, const CpuModelOptions& options, size_t num_threads
   );
@@ -61,13 +64,16 @@ class CpuModel : public ModelRunner {
  private:
   CpuModel(const ModelConfig& config, const CpuModelOptions& options, ThreadPool& pool);
   void check(const ForwardBatch& batch) const;
+  void check_sequences(const ForwardBatch& batch) const;
   void check_sequence(const ForwardBatch& batch, size_t sequence) const;
+  void check_hidden(const ForwardBatch& batch) const;
 
   ModelConfig config_;
   CpuModelOptions options_;
   ModelWeights weights_;
   RopeTable rope_;
   KvCache kv_cache_;
+  ActivationBuffer saved_hidden_;  // [num_hidden_slots, hidden]
   Workspace workspace_;
   Decoder decoder_;  // last: it refers to those above
 };

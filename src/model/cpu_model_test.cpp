@@ -355,7 +355,9 @@ TEST_F(CpuModelDeathTest, RefusesBatchesThatDoNotAgreeWithThemselves) {
   expect_refusal([](ForwardBatch& b) { b.positions[1] = 4; }, "the last of their context");
   expect_refusal([](ForwardBatch& b) { b.slot_mapping[4] += 1; }, "where the block table says");
   expect_refusal([](ForwardBatch& b) { b.block_tables[0] = 120; }, "a block that exists");
-  expect_refusal([](ForwardBatch& b) { b.logit_rows[0] = 5; }, "logits of a token of this batch");
+  expect_refusal(
+      [](ForwardBatch& b) { b.logit_rows[0].index = 5; }, "logits of a token of this batch"
+  );
   expect_refusal([](ForwardBatch& b) { b.positions.pop_back(); }, "one position a token");
   expect_refusal([](ForwardBatch& b) { b.cu_seqlens[1] = 4; }, "the sequences cover the tokens");
 }

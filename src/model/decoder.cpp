@@ -11,6 +11,14 @@
 namespace millrace {
 
 ConstRows Decoder::forward(const ForwardBatch& batch) {
+  parts_.kv_cache.copy_blocks(batch.block_copies, executor_.pool);
+  if (batch.num_tokens() > 0) run_layers(batch);
+  const ConstRows result = logits(batch);
+  save_hidden(batch);
+  return result;
+}
+
+void Decoder::run_layers(const ForwardBatch& batch) {
   const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
   embed(
       executor_, {.token_ids = batch.token_ids, .table = parts_.weights.embedding, .out = hidden}
@@ -19,7 +27,6 @@ ConstRows Decoder::forward(const ForwardBatch& batch) {
     attention_block(index, batch);
     mlp_block(index, batch);
   }
-  return logits(batch);
 }
 
 void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
@@ -101,8 +108,12 @@ ConstRows Decoder::logits(const ForwardBatch& batch) {
   const Rows wanted = space.logits_hidden.rows(num_logits);
   const Rows out = space.logits.rows(num_logits);
   for (size_t i = 0; i < num_logits; ++i) {
-    const auto row = static_cast<size_t>(batch.logit_rows[i]);
-    std::copy_n(hidden.row(row), hidden.num_columns, wanted.row(i));
+    const LogitRow& row = batch.logit_rows[i];
+    const auto index = static_cast<size_t>(row.index);
+    const float* const state = row.source == LogitRow::Source::kToken
+                                   ? hidden.row(index)
+                                   : parts_.saved_hidden.rows(index + 1).row(index);
+    std::copy_n(state, hidden.num_columns, wanted.row(i));
   }
   rms_norm(
       executor_,
@@ -110,6 +121,16 @@ ConstRows Decoder::logits(const ForwardBatch& batch) {
   );
   linear(executor_, {.x = wanted, .weights = parts_.weights.output_head(), .bias = {}, .out = out});
   return out;
+}
+
+// The residual stream as the last layer left it: the final norm is the same computation each time.
+void Decoder::save_hidden(const ForwardBatch& batch) {
+  const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
+  for (const HiddenSave& save : batch.hidden_saves) {
+    const auto slot = static_cast<size_t>(save.slot);
+    const float* const state = hidden.row(static_cast<size_t>(save.token));
+    std::copy_n(state, hidden.num_columns, parts_.saved_hidden.rows(slot + 1).row(slot));
+  }
 }
 
 }  // namespace millrace

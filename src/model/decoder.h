@@ -21,19 +21,23 @@ class Decoder {
     const RopeTable& rope;
     KvCache& kv_cache;
     Workspace& workspace;
+    ActivationBuffer& saved_hidden;  // [num_hidden_slots, hidden], kept from batch to batch
   };
 
   Decoder(const Executor& executor, const Parts& parts) : executor_(executor), parts_(parts) {}
 
-  // The logits of batch.logit_rows: [num_logits, vocab], in the workspace.
+  // Does what ForwardBatch says. The logits of batch.logit_rows: [num_logits, vocab], in the
+  // workspace.
   // REQUIRES: a batch that CpuModel has checked.
   ConstRows forward(const ForwardBatch& batch);
 
  private:
+  void run_layers(const ForwardBatch& batch);
   // The two halves of a layer; each adds to the residual stream `hidden`.
   void attention_block(size_t index, const ForwardBatch& batch);
   void mlp_block(size_t index, const ForwardBatch& batch);
   ConstRows logits(const ForwardBatch& batch);
+  void save_hidden(const ForwardBatch& batch);
 
   float norm_eps() const { return static_cast<float>(parts_.config.rms_norm_eps); }
 

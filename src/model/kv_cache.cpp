@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -66,6 +67,33 @@ KvView KvCache::layer(size_t index) {
       .num_kv_heads = num_kv_heads_,
       .head_dim = head_dim_,
   };
+}
+
+void KvCache::copy_blocks(std::span<const KvBlockCopy> copies, ThreadPool& pool) {
+  if (copies.empty()) return;
+  // The keys of a layer lie apart from its values, and layers from layers: so many planes, in each
+  // of which a block is one stretch of bytes. Each thread takes planes, so the copies keep their
+  // order.
+  const size_t num_planes = 2 * num_layers_;
+  const size_t plane_bytes = buffer_.num_bytes() / num_planes;
+  const size_t block_bytes = plane_bytes / static_cast<size_t>(options_.num_blocks);
+  for (const KvBlockCopy& copy : copies) {
+    const bool exist = copy.from >= 0 && copy.from < options_.num_blocks && copy.to >= 0 &&
+                       copy.to < options_.num_blocks;
+    CHECK(exist && copy.from != copy.to, "a block that exists is copied to another one");
+  }
+  pool.parallel_for(num_planes, [&](size_t begin, size_t end) {
+    for (size_t plane = begin; plane < end; ++plane) {
+      std::byte* const blocks = buffer_.bytes().data() + plane * plane_bytes;
+      for (const KvBlockCopy& copy : copies) {
+        std::memcpy(
+            blocks + static_cast<size_t>(copy.to) * block_bytes,
+            blocks + static_cast<size_t>(copy.from) * block_bytes,
+            block_bytes
+        );
+      }
+    }
+  });
 }
 
 }  // namespace millrace

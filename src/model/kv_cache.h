@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "kernels/kv_view.h"
 #include "model/config.h"
+#include "model/forward_batch.h"
 #include "tensor/buffer.h"
 
 namespace millrace {
@@ -34,6 +37,10 @@ class KvCache {
   size_t num_bytes() const { return buffer_.num_bytes(); }
 
   KvView layer(size_t index);
+
+  // Copies whole blocks in all layers, one after the other: a later copy reads what an earlier one
+  // wrote. REQUIRES: blocks that exist, of each pair two different ones.
+  void copy_blocks(std::span<const KvBlockCopy> copies, ThreadPool& pool);
 
  private:
   KvCacheOptions options_;

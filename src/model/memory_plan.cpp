@@ -207,12 +207,13 @@ Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOption
   plan.kv_bytes_per_token =
       2 * config.num_layers * config.kv_size() * static_cast<int64_t>(size_of(options.kv_dtype));
   plan.kv_bytes_per_block = plan.kv_bytes_per_token * options.block_size;
+  plan.hidden_bytes_per_block = static_cast<int64_t>(hidden_state_bytes(config));
 
   const int64_t fixed = plan.weights.total() + plan.activations.total();
   const int64_t left = options.available_bytes - fixed;
-  plan.num_blocks = left > 0 ? left / plan.kv_bytes_per_block : 0;
+  plan.num_blocks = left > 0 ? left / plan.bytes_per_block() : 0;
   const int64_t blocks_wanted = div_ceil(plan.max_model_len, options.block_size);
-  const std::optional<int64_t> wanted = checked_mul(blocks_wanted, plan.kv_bytes_per_block);
+  const std::optional<int64_t> wanted = checked_mul(blocks_wanted, plan.bytes_per_block());
   if (!wanted || *wanted > int64_t{1} << 61) {
     return invalid_argument("one sequence alone would take more than 2^61 bytes", "max_model_len");
   }
@@ -257,11 +258,12 @@ std::string format_plan(const MemoryPlan& plan) {
       })
   );
   text += fmt::format(
-      "kv cache     {} a token as {}, {} a block of {} tokens\n",
+      "kv cache     {} a token as {}, {} a block of {} tokens with {} for a hidden state\n",
       format_bytes(plan.kv_bytes_per_token),
       name_of(plan.options.kv_dtype),
-      format_bytes(plan.kv_bytes_per_block),
-      plan.options.block_size
+      format_bytes(plan.bytes_per_block()),
+      plan.options.block_size,
+      format_bytes(plan.hidden_bytes_per_block)
   );
   text += fmt::format(
       "available    {}: {} blocks, {} tokens\n",

@@ -72,9 +72,12 @@ struct MemoryPlan {
   ActivationBytes activations;
   int64_t kv_bytes_per_token = 0;
   int64_t kv_bytes_per_block = 0;
+  int64_t hidden_bytes_per_block = 0;  // each comes with a slot for a hidden state
   int64_t num_blocks = 0;     // that fit beside weights and activations; 0 when those do not fit
   int64_t missing_bytes = 0;  // until one sequence of max_model_len fits; 0 when it does
   std::vector<SequenceCapacity> capacities;  // by length, ascending; the last is max_model_len
+
+  int64_t bytes_per_block() const { return kv_bytes_per_block + hidden_bytes_per_block; }
 };
 
 // kInvalidArgument, `where` naming the option, when an option is out of its range. A model that

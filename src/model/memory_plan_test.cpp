@@ -84,6 +84,7 @@ TEST(MemoryPlan, IsWhatTheModelTakes) {
         make_dummy_weights(expected_tensors(config), 1);
     ASSERT_TRUE(weights);
     CpuModelOptions model{.dtype = dtype, .kv_dtype = dtype, .num_blocks = 7};
+    model.num_hidden_slots = 7;
     model.max_model_len = 100;
     model.max_num_batched_tokens = 10;
     model.max_num_logits = 3;
@@ -104,6 +105,9 @@ TEST(MemoryPlan, IsWhatTheModelTakes) {
         static_cast<int64_t>(CpuModel::workspace_bytes(config, model, 2).total())
     );
     EXPECT_EQ(7 * plan->kv_bytes_per_block, static_cast<int64_t>((*loaded)->num_kv_bytes()));
+    EXPECT_EQ(
+        7 * plan->hidden_bytes_per_block, static_cast<int64_t>((*loaded)->num_saved_hidden_bytes())
+    );
   }
 }
 
@@ -113,7 +117,10 @@ TEST(MemoryPlan, FillsTheRestWithBlocks) {
   const int64_t fixed = empty->weights.total() + empty->activations.total();
   EXPECT_EQ(empty->kv_bytes_per_token, 2 * 2 * 8 * 2);
   EXPECT_EQ(empty->kv_bytes_per_block, 16 * empty->kv_bytes_per_token);
-  options.available_bytes = fixed + 15 * empty->kv_bytes_per_block - 1;
+  EXPECT_EQ(empty->hidden_bytes_per_block, 8 * 4);
+  const int64_t block_bytes = empty->bytes_per_block();
+  EXPECT_EQ(block_bytes, 16 * 2 * 2 * 8 * 2 + 8 * 4);
+  options.available_bytes = fixed + 15 * block_bytes - 1;
   Result<MemoryPlan> plan = plan_memory(small_config(), options);
   EXPECT_EQ(plan->num_blocks, 14);
   EXPECT_EQ(plan->missing_bytes, 0);
@@ -121,14 +128,14 @@ TEST(MemoryPlan, FillsTheRestWithBlocks) {
   EXPECT_EQ(plan->capacities[0].num_tokens, 100);
   EXPECT_EQ(plan->capacities[0].num_sequences, 2) << "100 tokens take 7 blocks";
 
-  options.available_bytes = fixed + 6 * empty->kv_bytes_per_block;
+  options.available_bytes = fixed + 6 * block_bytes;
   plan = plan_memory(small_config(), options);
   EXPECT_EQ(plan->num_blocks, 6);
-  EXPECT_EQ(plan->missing_bytes, empty->kv_bytes_per_block);
+  EXPECT_EQ(plan->missing_bytes, block_bytes);
   options.available_bytes = 0;
   plan = plan_memory(small_config(), options);
   EXPECT_EQ(plan->num_blocks, 0);
-  EXPECT_EQ(plan->missing_bytes, fixed + 7 * empty->kv_bytes_per_block);
+  EXPECT_EQ(plan->missing_bytes, fixed + 7 * block_bytes);
 }
 
 TEST(MemoryPlan, PlansTheLargestPublicModels) {

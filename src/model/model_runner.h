@@ -22,9 +22,14 @@ class ModelRunner {
   virtual int32_t block_size() const = 0;  // token slots of a KV block
   virtual int32_t num_blocks() const = 0;  // KV blocks that exist
 
-  // Runs every token of `batch`, writes their K and V into their slots, and returns the logits of
-  // batch.logit_rows, in that order: [num_logits, vocab_size] float32, valid until the next call.
-  // Logits of a token depend on its sequence alone, never on its neighbours or on the chunking.
+  // Hidden states that it can keep: 0 .. num_hidden_slots() - 1.
+  virtual int32_t num_hidden_slots() const = 0;
+
+  // Copies the blocks that `batch` names, runs every token of it, writes their K and V into their
+  // slots, keeps the hidden states that it names, and returns the logits of batch.logit_rows, in
+  // that order: [num_logits, vocab_size] float32, valid until the next call. Logits of a token
+  // depend on its sequence alone, never on its neighbours or on the chunking; those of a saved
+  // state are those of the token it was saved of, to the bit.
   virtual std::span<const float> forward(const ForwardBatch& batch) = 0;
 };
 

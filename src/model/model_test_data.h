@@ -78,6 +78,28 @@ class TinyWeights : public WeightSource {
   DType rounding_;
 };
 
+// A model of a dense family, with what is its own and sizes that fill no vector.
+inline ModelConfig tiny_config(ModelFamily family) {
+  ModelConfig config;
+  config.family = family;
+  config.hidden_size = 52;
+  config.intermediate_size = 75;
+  config.num_layers = 3;
+  config.num_heads = 6;
+  config.num_kv_heads = 2;
+  config.head_dim = family == ModelFamily::kQwen3 ? 20 : 10;
+  config.vocab_size = 103;
+  config.max_position_embeddings = 1024;
+  config.rms_norm_eps = 1e-5;
+  config.attention_bias = family == ModelFamily::kQwen2;
+  config.qk_norm = family == ModelFamily::kQwen3;
+  config.tie_word_embeddings = family == ModelFamily::kQwen2;
+  return config;
+}
+
+constexpr ModelFamily kDenseFamilies[] = {
+    ModelFamily::kLlama, ModelFamily::kQwen2, ModelFamily::kQwen3};
+
 // One sequence under way: its tokens, how many of them are computed, and its scattered blocks.
 struct TestSequence {
   std::vector<TokenId> tokens;
@@ -124,7 +146,7 @@ inline ForwardBatch make_batch(std::span<const TestChunk> chunks, int32_t block_
     for (int32_t i = 0; i < chunk.num_tokens; ++i) {
       const int32_t position = sequence.num_computed + i;
       const int32_t block = sequence.blocks[static_cast<size_t>(position / block_size)];
-      batch.logit_rows.push_back(batch.num_tokens());
+      batch.logit_rows.push_back(LogitRow::of_token(batch.num_tokens()));
       batch.token_ids.push_back(sequence.tokens[static_cast<size_t>(position)]);
       batch.positions.push_back(position);
       batch.slot_mapping.push_back(block * block_size + position % block_size);

@@ -37,6 +37,10 @@ WorkspaceBytes workspace_bytes(const ModelConfig& config, const WorkspaceLimits&
   };
 }
 
+size_t hidden_state_bytes(const ModelConfig& config) {
+  return static_cast<size_t>(config.hidden_size) * sizeof(float);
+}
+
 Result<ActivationBuffer> ActivationBuffer::allocate(size_t num_bytes, size_t num_columns) {
   Result<Buffer> buffer = Buffer::allocate(num_bytes);
   if (!buffer) return buffer.error();

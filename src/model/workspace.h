@@ -39,6 +39,9 @@ struct WorkspaceBytes {
     const ModelConfig& config, const WorkspaceLimits& limits
 );
 
+// Of one token: what a hidden slot keeps.
+[[nodiscard]] size_t hidden_state_bytes(const ModelConfig& config);
+
 // A float32 matrix of which a pass uses the first rows.
 class ActivationBuffer {
  public:
@@ -47,6 +50,8 @@ class ActivationBuffer {
 
   // REQUIRES: num_rows within what was allocated.
   Rows rows(size_t num_rows);
+
+  size_t num_bytes() const { return buffer_.num_bytes(); }
 
  private:
   size_t num_columns_ = 0;

@@ -31,7 +31,8 @@ struct SequenceTimings {
   int32_t num_preemptions = 0;
   int32_t num_prompt_tokens = 0;
   int32_t num_output_tokens = 0;  // counts the token that stopped it
-  int32_t num_cached_tokens = 0;  // prompt tokens that a prefix cache saved from being computed
+  int32_t num_cached_tokens = 0;  // prompt tokens that the prefix cache saved from being computed
+  int32_t num_recomputed_tokens = 0;  // computed again after preemptions
 };
 
 struct FinishedEvent {

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/siphash.h"
 #include "sampling/sampling_params.h"
 
 namespace millrace {
@@ -20,6 +21,10 @@ struct Request {
   int32_t priority = 0;         // lower runs first, under the priority policy
   TimePoint arrival;
   std::optional<TimePoint> deadline;
+
+  // Where the hashes of its prefixes begin: requests share what they computed if this is equal.
+  Hash128 prefix_root;
+  TenantId tenant;  // whose turn it counts for, under the fair policy
 };
 
 }  // namespace millrace

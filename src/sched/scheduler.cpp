@@ -4,11 +4,28 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 
 namespace millrace {
+namespace {
+
+// Where a sequence is in `running`, or would be.
+std::vector<Sequence*>::iterator place_of(std::vector<Sequence*>& running, Sequence& sequence) {
+  return std::lower_bound(running.begin(), running.end(), &sequence, BeforeInOrder{});
+}
+
+}  // namespace
 
 Scheduler::Scheduler(SchedulerConfig config)
-    : config_(std::move(config)), pool_(config_.num_blocks) {
+    : config_(std::move(config)),
+      cache_(
+          {.num_blocks = config_.num_blocks,
+           .block_size = config_.block_size,
+           .num_hidden_slots = config_.num_hidden_slots,
+           .keeps_idle_blocks = config_.enable_prefix_caching,
+           .hash_key = config_.prefix_hash_key}
+      ),
+      recompute_credit_(int64_t{config_.num_blocks} * config_.block_size) {
   CHECK(validate(config_).ok(), "the scheduler's limits were not validated");
 }
 
@@ -20,6 +37,8 @@ Result<void> Scheduler::add(Request request) {
 
   Entry& entry = position->second;
   entry.request = std::move(request);
+  if (config_.policy != SchedulingPolicy::kFair) entry.request.tenant = {};
+  if (entry.request.deadline) deadlines_.emplace(*entry.request.deadline, id);
   const SamplingParams& sampling = entry.request.sampling;
   const int64_t num_tokens_asked =
       int64_t{sampling.max_tokens} + static_cast<int64_t>(entry.request.prompt.size());
@@ -28,7 +47,7 @@ Result<void> Scheduler::add(Request request) {
   entry.num_unfinished = sampling.n;
   entry.sequences.reserve(static_cast<size_t>(sampling.n));
   for (int32_t choice = 0; choice < sampling.n; ++choice) {
-    entry.sequences.emplace_back(
+    Sequence& sequence = entry.sequences.emplace_back(
         entry.request,
         Sequence::Options{
             .precedence =
@@ -41,7 +60,15 @@ Result<void> Scheduler::add(Request request) {
             .block_size = config_.block_size,
         }
     );
-    waiting_.insert(&entry.sequences.back());
+    share_.enter(entry.request.tenant);
+    if (choice == 0) {
+      waiting_.insert(sequence);
+    } else {
+      sequence.hold();
+      ++entry.num_held;
+      ++num_held_;
+      num_held_tokens_ += sequence.num_tokens();
+    }
   }
   ++num_added_;
   return {};
@@ -51,6 +78,7 @@ void Scheduler::cancel(RequestId id) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   for (Sequence& sequence : found->second.sequences) sequence.cancel();
+  cancelled_.push_back(id);
 }
 
 void Scheduler::cancel(RequestId id, int32_t choice) {
@@ -59,10 +87,15 @@ void Scheduler::cancel(RequestId id, int32_t choice) {
   std::vector<Sequence>& sequences = found->second.sequences;
   CHECK(choice >= 0 && static_cast<size_t>(choice) < sequences.size(), "a choice that never was");
   sequences[static_cast<size_t>(choice)].cancel();
+  cancelled_.push_back(id);
 }
 
+// In the order in which they were added: a map's order depends on its addresses.
 void Scheduler::cancel_all() {
-  for (const auto& [id, entry] : requests_) cancel(id);
+  std::vector<RequestId> ids;
+  for (const auto& [id, entry] : requests_) ids.push_back(id);
+  std::ranges::sort(ids);
+  for (const RequestId id : ids) cancel(id);
 }
 
 StepPlan Scheduler::plan(TimePoint now) {
@@ -71,6 +104,7 @@ StepPlan Scheduler::plan(TimePoint now) {
       .left =
           {.num_tokens = config_.max_num_batched_tokens, .num_logit_rows = config_.max_logit_rows},
   };
+  scheduled_.clear();
   drop_cancelled_and_expired(draft, now);
   continue_running(draft);
   admit_waiting(draft, now);
@@ -81,49 +115,93 @@ StepPlan Scheduler::plan(TimePoint now) {
 }
 
 void Scheduler::drop_cancelled_and_expired(Draft& draft, TimePoint now) {
-  for (auto next = requests_.begin(); next != requests_.end();) {
-    const auto current = next++;
-    Entry& entry = current->second;
-    const bool is_expired = entry.request.deadline && *entry.request.deadline <= now;
-    for (Sequence& sequence : entry.sequences) {
-      if (sequence.state() == SequenceState::kFinished) continue;
-      if (!sequence.is_cancelled() && !is_expired) continue;
-      const FinishReason reason =
-          sequence.is_cancelled() ? FinishReason::kCancelled : FinishReason::kDeadline;
-      draft.plan.dropped.push_back(finish(entry, sequence, reason, now));
-    }
-    if (entry.num_unfinished == 0) requests_.erase(current);
+  for (const RequestId id : std::exchange(cancelled_, {})) drop(id, false, draft, now);
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    drop(deadlines_.begin()->second, true, draft, now);
   }
 }
 
+// Ends the cancelled choices of a request, or all of them if its time is over.
+void Scheduler::drop(RequestId id, bool is_expired, Draft& draft, TimePoint now) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  Entry& entry = found->second;
+  for (Sequence& sequence : entry.sequences) {
+    if (sequence.state() == SequenceState::kFinished) continue;
+    if (!sequence.is_cancelled() && !is_expired) continue;
+    const FinishReason reason =
+        sequence.is_cancelled() ? FinishReason::kCancelled : FinishReason::kDeadline;
+    draft.plan.dropped.push_back(finish(entry, sequence, reason, now));
+  }
+  forget_if_over(entry);
+}
+
 void Scheduler::continue_running(Draft& draft) {
-  int32_t num_visited = 0;
-  // Preemption removes only sequences behind the current one, so the iterator stays valid.
-  for (Sequence* sequence : running_) {
-    ++num_visited;
-    const int32_t num_behind = static_cast<int32_t>(running_.size()) - num_visited;
+  // Preemption removes only sequences behind the current one, so the index stays valid.
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    const auto num_behind = static_cast<int32_t>(running_.size() - i - 1);
     const int32_t num_tokens = num_granted_tokens(
-        *sequence,
+        sequence,
         {.num_tokens = draft.left.num_tokens - num_behind,
          .num_logit_rows = draft.left.num_logit_rows - num_behind}
     );
-    if (make_room(*sequence, num_tokens)) schedule(*sequence, num_tokens, draft);
+    if (make_room(i, num_tokens)) schedule(sequence, {.num_tokens = num_tokens}, draft);
   }
 }
 
 void Scheduler::admit_waiting(Draft& draft, TimePoint now) {
+  if (waiting_.empty()) return;
+  int64_t num_reserved = 0;
+  for (const Sequence* sequence : running_) num_reserved += num_blocks_reserved(*sequence);
   while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < config_.max_num_seqs &&
-         draft.left.num_tokens > 0 && draft.left.num_logit_rows > 0) {
-    Sequence& sequence = **waiting_.begin();
-    if (!fits_with_headroom(sequence)) return;
-    waiting_.erase(waiting_.begin());
-    running_.insert(&sequence);
-    sequence.start(now);
-
-    const int32_t num_tokens = num_granted_tokens(sequence, draft.left);
-    CHECK(try_extend(sequence, num_tokens), "admitted without room");
-    schedule(sequence, num_tokens, draft);
+         draft.left.num_tokens > 0 && draft.left.num_logit_rows > 0 &&
+         num_reserved <= cache_.num_available()) {
+    Sequence& sequence = waiting_.next(share_);
+    const PrefixMatch match = cache_.match(sequence.prefix(), sequence.num_tokens_cacheable());
+    const bool may_overcommit = !recompute_credit_.is_in_debt();
+    const int32_t num_tokens =
+        may_overcommit ? sequence.num_tokens() : sequence.num_tokens_max() - 1;
+    const int32_t num_missing =
+        div_ceil(num_tokens, config_.block_size) - static_cast<int32_t>(match.blocks.size());
+    if (num_reserved + num_missing > cache_.num_available_beside(match)) return;
+    admit(sequence, match, draft, now);
+    num_reserved += num_blocks_reserved(sequence);
   }
+}
+
+// Blocks that are spoken for, beside those it has: for the tokens of a running sequence and one
+// more; or, while in debt, for its longest possible end. The last token is never computed.
+int64_t Scheduler::num_blocks_reserved(const Sequence& sequence) const {
+  const BlockTable& blocks = sequence.blocks();
+  if (recompute_credit_.is_in_debt()) {
+    return blocks.num_blocks_missing(sequence.num_tokens_max() - 1);
+  }
+  return blocks.num_blocks_missing(sequence.num_tokens()) + 1;
+}
+
+void Scheduler::admit(Sequence& sequence, const PrefixMatch& match, Draft& draft, TimePoint now) {
+  const bool is_first_time = !sequence.timings().first_scheduled.has_value();
+  if (is_first_time && config_.enable_prefix_caching) {
+    totals_.num_prefix_queries += sequence.num_prompt_tokens();
+    totals_.num_prefix_hits += match.num_tokens;
+  }
+  waiting_.erase(sequence);
+  running_.insert(place_of(running_, sequence), &sequence);
+  cache_.take(match);
+  recompute_credit_.refund(std::min(sequence.num_tokens_given_up(), match.num_tokens));
+  sequence.start(match, now);
+
+  const int32_t num_tokens = match.hidden ? 0 : num_granted_tokens(sequence, draft.left);
+  CHECK(try_extend(sequence, num_tokens), "admitted without room");
+  if (match.part) {
+    // A block whose last use lies longest back may be given to the very sequence that wants it.
+    const BlockId copy = sequence.blocks().blocks()[match.blocks.size()];
+    if (copy != match.part->block) draft.plan.copies.push_back({match.part->block, copy});
+    ++totals_.num_block_copies;
+  }
+  if (match.hidden) ++totals_.num_resumed;
+  schedule(sequence, {.num_tokens = num_tokens, .resumed_from = match.hidden}, draft);
 }
 
 // At least 1, as long as the budget is at least 1 token and 1 row.
@@ -139,12 +217,17 @@ int32_t Scheduler::num_granted_tokens(const Sequence& sequence, Budget budget) c
 }
 
 // Gives a running sequence the blocks for its next tokens, at the cost of those behind it.
-// False: it is the last, and has to wait for blocks.
-bool Scheduler::make_room(Sequence& sequence, int32_t num_tokens) {
+// False: nobody behind it has any, and it has to wait for blocks.
+bool Scheduler::make_room(size_t running_index, int32_t num_tokens) {
+  Sequence& sequence = *running_[running_index];
   while (!try_extend(sequence, num_tokens)) {
-    Sequence& last = **running_.rbegin();
-    if (&last == &sequence) return false;
-    preempt(last);
+    const int32_t num_missing =
+        sequence.blocks().num_blocks_missing(sequence.num_computed_tokens() + num_tokens);
+    const std::span<Sequence* const> behind = std::span(running_).subspan(running_index + 1);
+    const std::optional<size_t> victim =
+        choose_victim(behind, cache_.pool(), num_missing - cache_.num_available());
+    if (!victim) return false;
+    preempt(running_index + 1 + *victim);
   }
   return true;
 }
@@ -152,154 +235,95 @@ bool Scheduler::make_room(Sequence& sequence, int32_t num_tokens) {
 bool Scheduler::try_extend(Sequence& sequence, int32_t num_tokens) {
   const int32_t num_missing =
       sequence.blocks().num_blocks_missing(sequence.num_computed_tokens() + num_tokens);
-  const auto blocks = pool_.try_allocate(static_cast<size_t>(num_missing));
+  if (num_missing == 0) return true;
+  const auto blocks = cache_.try_allocate(static_cast<size_t>(num_missing));
   if (!blocks) return false;
   sequence.append_blocks(*blocks);
   return true;
 }
 
-// Never true for a sequence that this very step preempted: what it lacks went to those before it.
-bool Scheduler::fits_with_headroom(const Sequence& candidate) const {
-  const auto num_missing = [](const Sequence& sequence) {
-    return int64_t{sequence.blocks().num_blocks_missing(sequence.num_tokens())};
-  };
-  int64_t num_blocks = num_missing(candidate);
-  for (const Sequence* sequence : running_) num_blocks += num_missing(*sequence) + 1;
-  return num_blocks <= pool_.num_free();
-}
-
-void Scheduler::schedule(Sequence& sequence, int32_t num_tokens, Draft& draft) {
-  const ScheduledSequence scheduled{
-      .sequence = &sequence,
-      .first_token = sequence.num_computed_tokens(),
-      .num_tokens = num_tokens,
-      .num_logit_rows = sequence.num_logit_rows(num_tokens),
-  };
-  CHECK(num_tokens > 0, "a scheduled sequence without tokens");
-  draft.left.num_tokens -= scheduled.num_tokens;
-  draft.left.num_logit_rows -= scheduled.num_logit_rows;
-  draft.plan.num_tokens += scheduled.num_tokens;
-  draft.plan.num_logit_rows += scheduled.num_logit_rows;
-  draft.plan.scheduled.push_back(scheduled);
-}
-
-void Scheduler::preempt(Sequence& sequence) {
-  pool_.release(sequence.preempt());
-  running_.erase(&sequence);
-  waiting_.insert(&sequence);
-  ++num_preemptions_;
-}
-
-std::vector<FinishedEvent> Scheduler::commit(
-    const StepPlan& plan, std::span<const StepOutcome> outcomes, TimePoint now
-) {
-  CHECK(outcomes.size() == plan.scheduled.size(), "one outcome for each scheduled sequence");
-  std::vector<FinishedEvent> finished;
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    const ScheduledSequence& scheduled = plan.scheduled[i];
-    const auto found = requests_.find(scheduled.sequence->request().id);
-    CHECK(found != requests_.end(), "the plan's sequence is gone");
-    Entry& entry = found->second;
-    Sequence& sequence = entry.sequences[static_cast<size_t>(scheduled.sequence->choice())];
-    CHECK(sequence.num_computed_tokens() == scheduled.first_token, "the plan is not the last one");
-
-    const auto* token = std::get_if<SampledToken>(&outcomes[i]);
-    const auto* error = std::get_if<Error>(&outcomes[i]);
-    CHECK(error || (token != nullptr) == scheduled.samples(), "a token exactly where one is due");
-    sequence.advance(scheduled.num_tokens);
-    num_tokens_computed_ += scheduled.num_tokens;
-    if (token) {
-      if (sequence.num_output_tokens() == 0) num_prompt_tokens_ += sequence.num_prompt_tokens();
-      sequence.append_output(token->id, now);
-      ++num_output_tokens_;
-    }
-
-    const std::optional<FinishReason> reason = error   ? FinishReason::kError
-                                               : token ? find_finish_reason(sequence)
-                                                       : std::nullopt;
-    if (!reason) continue;
-    finished.push_back(finish(entry, sequence, *reason, now));
-    if (error) finished.back().error = *error;
-    if (entry.num_unfinished == 0) requests_.erase(found);
+// `stretch` says how many tokens, and what they resume from.
+void Scheduler::schedule(Sequence& sequence, ScheduledSequence stretch, Draft& draft) {
+  stretch.sequence = &sequence;
+  stretch.first_token = sequence.num_computed_tokens();
+  stretch.num_logit_rows = stretch.resumed_from ? 1 : sequence.num_logit_rows(stretch.num_tokens);
+  CHECK((stretch.num_tokens == 0) == stretch.resumed_from.has_value(), "nothing to compute");
+  const bool ends_prompt =
+      stretch.end_token() == sequence.num_prompt_tokens() && sequence.num_output_tokens() == 0;
+  if (ends_prompt && is_shared(sequence) && !stretch.resumed_from) {
+    stretch.saved_to = cache_.reserve_hidden(sequence.prefix());
+    if (stretch.saved_to) ++num_hidden_reserved_;
   }
-  return finished;
+  draft.left.num_tokens -= stretch.num_tokens;
+  draft.left.num_logit_rows -= stretch.num_logit_rows;
+  draft.plan.num_tokens += stretch.num_tokens;
+  draft.plan.num_logit_rows += stretch.num_logit_rows;
+  draft.plan.scheduled.push_back(stretch);
+  scheduled_.push_back(&sequence);
 }
 
-// Why the last output token is the last.
-std::optional<FinishReason> Scheduler::find_finish_reason(const Sequence& sequence) const {
-  const SamplingParams& sampling = sequence.request().sampling;
-  const TokenId last = sequence.output().back();
-  const auto contains = [last](const std::vector<TokenId>& ids) {
-    return std::find(ids.begin(), ids.end(), last) != ids.end();
-  };
-  const bool may_stop = sequence.num_output_tokens() >= sampling.min_tokens;
-  const bool is_eos = !sampling.ignore_eos && contains(config_.eos_token_ids);
-  if (may_stop && (is_eos || contains(sampling.stop_token_ids))) return FinishReason::kStop;
-  if (sequence.num_tokens() == sequence.num_tokens_max()) return FinishReason::kLength;
-  return std::nullopt;
-}
-
-FinishedEvent Scheduler::finish(
-    Entry& entry, Sequence& sequence, FinishReason reason, TimePoint now
-) {
-  Queue& queue = sequence.state() == SequenceState::kRunning ? running_ : waiting_;
-  CHECK(queue.erase(&sequence) == 1, "a sequence was not in its queue");
-  pool_.release(sequence.finish());
-  --entry.num_unfinished;
-
-  FinishedEvent event{
-      .request = entry.request.id,
-      .choice = sequence.choice(),
-      .num_choices_unfinished = entry.num_unfinished,
-      .reason = reason,
-      .stop_token = std::nullopt,
-      .error = std::nullopt,
-      .timings = sequence.timings(),
-      .when = now,
-  };
-  if (reason == FinishReason::kStop) event.stop_token = sequence.output().back();
-  return event;
+void Scheduler::preempt(size_t running_index) {
+  Sequence& sequence = *running_[running_index];
+  recompute_credit_.spend(sequence.num_computed_tokens());
+  if (is_shared(sequence)) keep_tail(sequence);
+  cache_.release(sequence.preempt());
+  running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
+  waiting_.insert(sequence);
+  ++totals_.num_preemptions;
 }
 
 SchedulerStats Scheduler::stats() const {
-  return {
-      .num_running = static_cast<int32_t>(running_.size()),
-      .num_waiting = static_cast<int32_t>(waiting_.size()),
-      .num_blocks_free = pool_.num_free(),
-      .num_blocks = pool_.num_blocks(),
-      .num_tokens_computed = num_tokens_computed_,
-      .num_prompt_tokens = num_prompt_tokens_,
-      .num_output_tokens = num_output_tokens_,
-      .num_preemptions = num_preemptions_,
-  };
+  SchedulerStats stats = totals_;
+  stats.num_running = static_cast<int32_t>(running_.size());
+  stats.num_waiting = waiting_.size() + num_held_;
+  stats.num_blocks_free = cache_.pool().num_free();
+  stats.num_blocks_cached = cache_.pool().num_idle();
+  stats.num_blocks = cache_.pool().num_blocks();
+  stats.num_waiting_tokens = waiting_.num_tokens() + num_held_tokens_;
+  return stats;
 }
 
 void Scheduler::check_invariants() const {
-  pool_.check_invariants();
+  cache_.check_invariants(num_hidden_reserved_);
   CHECK(static_cast<int32_t>(running_.size()) <= config_.max_num_seqs, "too many sequences run");
+  CHECK(
+      std::ranges::is_sorted(running_, BeforeInOrder{}), "the running sequences are not in order"
+  );
 
-  size_t num_unfinished = 0;
-  std::vector<int32_t> num_references(static_cast<size_t>(pool_.num_blocks()), 0);
+  int32_t num_waiting = 0;
+  int32_t num_held = 0;
+  size_t num_running = 0;
+  std::vector<int32_t> num_references(static_cast<size_t>(config_.num_blocks), 0);
   for (const auto& [id, entry] : requests_) {
-    int32_t num_unfinished_here = 0;
+    int32_t num_unfinished = 0;
+    int32_t num_held_here = 0;
     for (const Sequence& sequence : entry.sequences) {
       sequence.check_invariants();
       const SequenceState state = sequence.state();
-      CHECK(waiting_.contains(&sequence) == (state == SequenceState::kWaiting), "not in its queue");
-      CHECK(running_.contains(&sequence) == (state == SequenceState::kRunning), "not in its queue");
-      if (state != SequenceState::kFinished) ++num_unfinished_here;
+      const bool is_listed = std::ranges::binary_search(running_, &sequence, BeforeInOrder{});
+      CHECK(waiting_.contains(sequence) == (state == SequenceState::kWaiting), "not in its queue");
+      CHECK(is_listed == (state == SequenceState::kRunning), "not in its queue");
+      if (state != SequenceState::kFinished) ++num_unfinished;
+      if (state == SequenceState::kHeld) ++num_held_here;
+      if (state == SequenceState::kWaiting) ++num_waiting;
+      if (state == SequenceState::kRunning) ++num_running;
       for (const BlockId block : sequence.blocks().blocks()) {
         ++num_references[static_cast<size_t>(block.value)];
       }
     }
-    CHECK(num_unfinished_here > 0, "a request that is over is still here");
-    CHECK(num_unfinished_here == entry.num_unfinished, "unfinished sequences are miscounted");
-    num_unfinished += static_cast<size_t>(num_unfinished_here);
+    CHECK(num_unfinished > 0, "a request that is over is still here");
+    CHECK(num_unfinished == entry.num_unfinished, "unfinished sequences are miscounted");
+    CHECK(num_held_here == entry.num_held, "held sequences are miscounted");
+    CHECK(num_held_here < num_unfinished, "all choices wait for one another");
+    num_held += num_held_here;
   }
-  CHECK(waiting_.size() + running_.size() == num_unfinished, "a queue holds a stranger");
-  for (int32_t block = 0; block < pool_.num_blocks(); ++block) {
+  CHECK(
+      waiting_.size() == num_waiting && running_.size() == num_running, "a queue holds a stranger"
+  );
+  CHECK(num_held == num_held_, "held sequences are miscounted");
+  for (int32_t block = 0; block < config_.num_blocks; ++block) {
     CHECK(
-        pool_.num_references(BlockId{block}) == num_references[static_cast<size_t>(block)],
+        cache_.pool().num_references(BlockId{block}) == num_references[static_cast<size_t>(block)],
         "a block's references are not those of the block tables"
     );
   }

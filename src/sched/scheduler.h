@@ -7,36 +7,48 @@
 // - A step gives each sequence some of the tokens it wants (Sequence::num_wanted_tokens()); nothing
 //   here distinguishes prompts from outputs.
 // - Order: priority (under that policy), then arrival, then choice. All queues keep it, and a
-//   preempted sequence returns to its old place.
+//   preempted sequence returns to its old place. Under the fair policy the tenant that was served
+//   least is admitted next (sched/fair_share.h).
 // - Who runs gets at least one token and one logit row of every step: a sequence leaves one of each
-//   for everyone behind it. So a long prompt does not delay the outputs of others.
-// - Too few blocks: the last in order is preempted (its blocks are freed and it will be recomputed)
-//   until those before it have what they need. The first in order is never preempted and always
+//   for everyone behind it. So a long prompt does not delay the outputs of others by more than a
+//   step of max_num_batched_tokens.
+// - What the prefix cache holds is not computed again: of whole blocks, of the beginning of a block
+//   (by a copy), and where all is there, not even once.
+// - The choices of a request share its prompt: the first computes it, the others are held until
+// then
+//   and start as exact repeats.
+// - Too few blocks: of those behind in order, the one that loses least is preempted
+//   (sched/preemption.h), until there are enough. The first in order is never preempted and always
 //   advances, so the whole always advances. Who is last itself stalls for a step and keeps its
 //   blocks rather than throw work away for nobody's sake.
-// - Admission: only the first in order, and only if the free blocks hold all its tokens, what the
+// - Admission: only the next in order, and only if the free blocks hold all its tokens, what the
 //   running sequences are still owed for tokens they have, and one further block for each of them.
 //   Thus a sequence that is let in is computed in full before the pool can be short, and about
-//   block_size steps pass before growth alone preempts it: preemption does not thrash. Who does not
-//   fit is waited for and never overtaken, and nobody is preempted to let another in.
+//   block_size steps pass before growth alone preempts it. While preemptions have wasted too much
+//   of late (RecomputeCredit), the blocks must do for the longest end of everyone. Who does not fit
+//   is waited for and never overtaken, and nobody is preempted to let another in.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/result.h"
-#include "cache/block_pool.h"
+#include "cache/prefix_cache.h"
+#include "sched/fair_share.h"
 #include "sched/finished_event.h"
+#include "sched/preemption.h"
 #include "sched/request.h"
 #include "sched/scheduler_config.h"
 #include "sched/sequence.h"
 #include "sched/step_plan.h"
+#include "sched/waiting_queue.h"
 
 namespace millrace {
 
@@ -44,11 +56,19 @@ struct SchedulerStats {
   int32_t num_running = 0;  // sequences
   int32_t num_waiting = 0;  // sequences
   int32_t num_blocks_free = 0;
+  int32_t num_blocks_cached = 0;  // hold prefixes that nobody uses now
   int32_t num_blocks = 0;
-  int64_t num_tokens_computed = 0;  // since the start, with those computed again
-  int64_t num_prompt_tokens = 0;    // since the start, of sequences that got their first token
-  int64_t num_output_tokens = 0;    // since the start
-  int64_t num_preemptions = 0;      // since the start
+  int64_t num_waiting_tokens = 0;  // of the sequences that wait, to be computed
+  // Since the start.
+  int64_t num_tokens_computed = 0;  // with those computed again
+  int64_t num_tokens_recomputed = 0;
+  int64_t num_prompt_tokens = 0;  // of sequences that got their first token
+  int64_t num_output_tokens = 0;
+  int64_t num_preemptions = 0;
+  int64_t num_prefix_queries = 0;  // prompt tokens that were looked up in the prefix cache
+  int64_t num_prefix_hits = 0;     // and were there
+  int64_t num_block_copies = 0;    // of blocks of which the beginning was there
+  int64_t num_resumed = 0;         // sequences that began without a forward pass
 };
 
 class Scheduler {
@@ -89,14 +109,8 @@ class Scheduler {
     Request request;
     std::vector<Sequence> sequences;  // [n], never resized: queues point into it
     int32_t num_unfinished = 0;
+    int32_t num_held = 0;
   };
-  struct Before {
-    using is_transparent = void;
-    bool operator()(const Sequence* a, const Sequence* b) const {
-      return a->precedence() < b->precedence();
-    }
-  };
-  using Queue = std::set<Sequence*, Before>;
 
   // What is left of a step's limits.
   struct Budget {
@@ -109,29 +123,47 @@ class Scheduler {
   };
 
   void drop_cancelled_and_expired(Draft& draft, TimePoint now);
+  void drop(RequestId id, bool is_expired, Draft& draft, TimePoint now);
   void continue_running(Draft& draft);
   void admit_waiting(Draft& draft, TimePoint now);
+  void admit(Sequence& sequence, const PrefixMatch& match, Draft& draft, TimePoint now);
 
   int32_t num_granted_tokens(const Sequence& sequence, Budget budget) const;
-  bool make_room(Sequence& sequence, int32_t num_tokens);
+  bool make_room(size_t running_index, int32_t num_tokens);
   bool try_extend(Sequence& sequence, int32_t num_tokens);
-  bool fits_with_headroom(const Sequence& candidate) const;
-  void schedule(Sequence& sequence, int32_t num_tokens, Draft& draft);
-  void preempt(Sequence& sequence);
+  int64_t num_blocks_reserved(const Sequence& sequence) const;
+  void schedule(Sequence& sequence, ScheduledSequence stretch, Draft& draft);
+  void preempt(size_t running_index);
+
+  // Whether others may want what it computes: requests to come, or other choices of its own.
+  bool is_shared(const Sequence& sequence) const {
+    return config_.enable_prefix_caching || sequence.request().sampling.n > 1;
+  }
+  void keep_computed(Sequence& sequence, const ScheduledSequence& stretch);
+  void keep_tail(Sequence& sequence);
 
   std::optional<FinishReason> find_finish_reason(const Sequence& sequence) const;
   FinishedEvent finish(Entry& entry, Sequence& sequence, FinishReason reason, TimePoint now);
+  void forget_if_over(Entry& entry);
+  void leave_queue(Entry& entry, Sequence& sequence);
+  void hand_prompt_on(Entry& entry);
+  void let_go_held(Entry& entry);
 
   const SchedulerConfig config_;
-  BlockPool pool_;
-  std::map<RequestId, Entry> requests_;  // the unfinished ones; nodes stay where they are
-  Queue waiting_;
-  Queue running_;
+  PrefixCache cache_;
+  std::unordered_map<RequestId, Entry> requests_;  // the unfinished ones; nodes stay where they are
+  std::set<std::pair<TimePoint, RequestId>> deadlines_;
+  std::vector<RequestId> cancelled_;  // since the last plan; may be over already
+  WaitingQueue waiting_;
+  FairShare share_;
+  std::vector<Sequence*> running_;    // in order
+  std::vector<Sequence*> scheduled_;  // those of the last plan, in its order
+  RecomputeCredit recompute_credit_;
   uint64_t num_added_ = 0;
-  int64_t num_tokens_computed_ = 0;
-  int64_t num_prompt_tokens_ = 0;
-  int64_t num_output_tokens_ = 0;
-  int64_t num_preemptions_ = 0;
+  int32_t num_hidden_reserved_ = 0;  // slots that the last plan writes
+  int32_t num_held_ = 0;
+  int64_t num_held_tokens_ = 0;
+  SchedulerStats totals_;  // those since the start
 };
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 
 #include "base/id.h"
 #include "base/result.h"
+#include "base/siphash.h"
 #include "sampling/sampling_params.h"
 
 namespace millrace {
@@ -14,6 +15,8 @@ enum class SchedulingPolicy {
   kFcfs,      // first come, first served: nobody is overtaken, so nobody starves
   kPriority,  // lower priority values first, then first come, first served. Strict, as in vLLM: a
               // class can starve behind a better one that never pauses; deadlines bound that.
+  kFair,      // tenants get equal shares of the tokens, while they have requests; within a tenant
+              // first come, first served
 };
 
 struct SchedulerConfig {
@@ -33,6 +36,12 @@ struct SchedulerConfig {
   int32_t max_model_len = 0;  // longest sequence, prompt and output
   int32_t block_size = 0;     // tokens of a KV block
   int32_t num_blocks = 0;     // KV blocks of the pool
+
+  // Keeps the blocks of prefixes that were computed, until their memory is needed, for requests
+  // that begin alike. Without it the choices of one request share their prompt all the same.
+  bool enable_prefix_caching = true;
+  SipKey prefix_hash_key;        // a server's secret: nobody outside can aim at a hash
+  int32_t num_hidden_slots = 0;  // hidden states that the model can keep for exact repeats
 
   std::vector<TokenId> eos_token_ids;  // the model's; each ends a sequence unless ignore_eos
 };

@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <tuple>
+#include "sched/scheduler_driver.h"
 
 namespace millrace {
 namespace {
@@ -12,112 +11,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr TokenId kEos = 0;
-constexpr TokenId kAnyToken = 9;
-
-// (request, choice, first token, number of tokens): a line of a plan, to be compared.
-using Line = std::tuple<uint64_t, int32_t, int32_t, int32_t>;
-
-TimePoint at(int seconds) {
-  return TimePoint(std::chrono::seconds(seconds));
-}
-
-// A scheduler whose model always says the same, and whose clock counts the steps.
-class Driver {
- public:
-  explicit Driver(SchedulerConfig config) : scheduler_(config) {}
-
-  uint64_t add(Request request) {
-    request.id = RequestId{next_id_++};
-    request.arrival = at(now_);
-    const uint64_t id = request.id.value;
-    EXPECT_TRUE(scheduler_.add(std::move(request)).ok());
-    return id;
-  }
-  uint64_t add(int32_t num_prompt_tokens, int32_t max_tokens = 100, int32_t priority = 0) {
-    Request request;
-    request.prompt.assign(static_cast<size_t>(num_prompt_tokens), 7);
-    request.sampling.max_tokens = max_tokens;
-    request.priority = priority;
-    return add(std::move(request));
-  }
-
-  // One step, in which every sequence that samples gets `token`; returns its plan as lines.
-  std::vector<Line> step(TokenId token = kAnyToken) {
-    const StepPlan plan = scheduler_.plan(at(now_++));
-    scheduler_.check_invariants();
-    finished = plan.dropped;
-    std::vector<Line> lines;
-    std::vector<StepOutcome> outcomes;
-    num_logit_rows = plan.num_logit_rows;
-    for (const ScheduledSequence& s : plan.scheduled) {
-      lines.emplace_back(
-          s.sequence->request().id.value, s.sequence->choice(), s.first_token, s.num_tokens
-      );
-      outcomes.push_back(outcome(s, token));
-    }
-    if (plan.is_empty()) return lines;
-    for (FinishedEvent& event : scheduler_.commit(plan, outcomes, at(now_))) {
-      finished.push_back(std::move(event));
-    }
-    scheduler_.check_invariants();
-    return lines;
-  }
-
-  // Steps until nothing is left; the events of each request, by id.
-  std::map<uint64_t, std::vector<FinishedEvent>> run() {
-    std::map<uint64_t, std::vector<FinishedEvent>> all;
-    for (int i = 0; !scheduler_.is_idle(); ++i) {
-      EXPECT_LT(i, 10000) << "the scheduler gets nowhere";
-      if (i >= 10000) break;
-      step();
-      for (const FinishedEvent& event : finished) all[event.request.value].push_back(event);
-    }
-    return all;
-  }
-
-  Scheduler& scheduler() { return scheduler_; }
-  int now() const { return now_; }
-
-  std::vector<FinishedEvent> finished;  // of the last step
-  int32_t num_logit_rows = 0;           // of the last step
-  std::map<uint64_t, TokenId> tokens;   // of one request instead of the step's token
-  std::map<uint64_t, Error> errors;     // of one request instead of a token
-
- private:
-  StepOutcome outcome(const ScheduledSequence& scheduled, TokenId token) {
-    const uint64_t id = scheduled.sequence->request().id.value;
-    if (errors.contains(id)) return errors[id];
-    if (!scheduled.samples()) return NothingSampled{};
-    return SampledToken{.id = tokens.contains(id) ? tokens[id] : token, .logprobs = {}};
-  }
-
-  Scheduler scheduler_;
-  uint64_t next_id_ = 0;
-  int now_ = 0;
-};
-
-SchedulerConfig roomy() {
-  return {
-      .max_num_batched_tokens = 16,
-      .long_prefill_token_threshold = 16,
-      .max_num_seqs = 4,
-      .max_logit_rows = 4,
-      .max_model_len = 64,
-      .block_size = 4,
-      .num_blocks = 64,
-      .eos_token_ids = {kEos},
-  };
-}
-
 TEST(Scheduler, PlansNothingWithoutRequests) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   EXPECT_THAT(driver.step(), IsEmpty());
   EXPECT_TRUE(driver.scheduler().is_idle());
 }
 
 TEST(Scheduler, RefusesARequestThatCanNeverRunAndKeepsNothingOfIt) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   Request request;
   EXPECT_EQ(driver.scheduler().add(request).error().where, "prompt");
   request.prompt.assign(64, 1);
@@ -126,7 +27,7 @@ TEST(Scheduler, RefusesARequestThatCanNeverRunAndKeepsNothingOfIt) {
 }
 
 TEST(Scheduler, ComputesAPromptInChunksAndThenOneTokenAStep) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   driver.add(40, 3);
   EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 0, 16}));
   EXPECT_EQ(driver.num_logit_rows, 0);
@@ -142,7 +43,7 @@ TEST(Scheduler, ComputesAPromptInChunksAndThenOneTokenAStep) {
 }
 
 TEST(Scheduler, MixesOutputsAndPromptsInOneStep) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   driver.add(4);
   driver.step();
   driver.add(30);
@@ -155,7 +56,7 @@ TEST(Scheduler, MixesOutputsAndPromptsInOneStep) {
 TEST(Scheduler, ALongPromptLeavesATokenForEveryoneBehindIt) {
   SchedulerConfig config = roomy();
   config.policy = SchedulingPolicy::kPriority;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(4, 100, 5);
   driver.add(4, 100, 5);
   driver.step();
@@ -167,7 +68,7 @@ TEST(Scheduler, ALongPromptLeavesATokenForEveryoneBehindIt) {
 TEST(Scheduler, BoundsTheTokensOfOneSequenceSoThatPromptsShareAStep) {
   SchedulerConfig config = roomy();
   config.long_prefill_token_threshold = 6;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(40);
   driver.add(40);
   driver.add(40);
@@ -175,7 +76,7 @@ TEST(Scheduler, BoundsTheTokensOfOneSequenceSoThatPromptsShareAStep) {
 }
 
 TEST(Scheduler, RunsAtMostMaxNumSeqsAtOnce) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   for (int i = 0; i < 6; ++i) driver.add(1, 2);
   EXPECT_EQ(driver.step().size(), 4U);
   EXPECT_EQ(driver.scheduler().stats().num_waiting, 2);
@@ -186,7 +87,7 @@ TEST(Scheduler, RunsAtMostMaxNumSeqsAtOnce) {
 TEST(Scheduler, NobodyOvertakesWhoWaitsForBlocks) {
   SchedulerConfig config = roomy();
   config.num_blocks = 10;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(16, 4);
   driver.step();
   driver.add(32, 2);  // 8 blocks: does not fit beside the first
@@ -200,7 +101,7 @@ TEST(Scheduler, AdmitsByPriorityThenArrivalUnderThatPolicy) {
   SchedulerConfig config = roomy();
   config.max_num_seqs = 1;
   config.policy = SchedulingPolicy::kPriority;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(2, 1, 3);
   driver.add(2, 1, -1);
   driver.add(2, 1, 3);
@@ -213,7 +114,7 @@ TEST(Scheduler, AdmitsByPriorityThenArrivalUnderThatPolicy) {
 TEST(Scheduler, IgnoresPrioritiesUnderFirstComeFirstServed) {
   SchedulerConfig config = roomy();
   config.max_num_seqs = 1;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(2, 1, 3);
   driver.add(2, 1, -1);
   EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 0, 2}));
@@ -229,7 +130,7 @@ SchedulerConfig tight() {
 }
 
 TEST(Scheduler, PreemptsTheLastAndRecomputesItLater) {
-  Driver driver(tight());
+  SchedulerDriver driver(tight());
   driver.add(5, 8);
   driver.add(4, 8);
   EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 0, 5}, Line{1, 0, 0, 4}));
@@ -252,7 +153,7 @@ TEST(Scheduler, PreemptsTheLastAndRecomputesItLater) {
 TEST(Scheduler, NeverPreemptsTheFirstInOrder) {
   SchedulerConfig config = tight();
   config.num_blocks = 10;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   for (int i = 0; i < 4; ++i) driver.add(2, 14);
   const auto ends = driver.run();
   ASSERT_EQ(ends.size(), 4U);
@@ -264,7 +165,7 @@ TEST(Scheduler, NeverPreemptsTheFirstInOrder) {
 TEST(Scheduler, PreemptsTheLowestPriorityFirst) {
   SchedulerConfig config = tight();
   config.policy = SchedulingPolicy::kPriority;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(4, 12, 2);  // first come, and least wanted
   driver.add(4, 12, 1);
   const auto ends = driver.run();
@@ -275,7 +176,7 @@ TEST(Scheduler, PreemptsTheLowestPriorityFirst) {
 TEST(Scheduler, TheLastStallsWithItsBlocksRatherThanPreemptItself) {
   SchedulerConfig config = roomy();
   config.num_blocks = 3;  // of 4
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(1, 8);
   driver.add(1, 8);
   driver.step();
@@ -291,14 +192,14 @@ TEST(Scheduler, TheLastStallsWithItsBlocksRatherThanPreemptItself) {
 TEST(Scheduler, AdmitsOnlyWithABlockInReserveForEachRunningSequence) {
   SchedulerConfig config = roomy();
   config.num_blocks = 4;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(8, 8);  // 2 blocks
   driver.add(8, 2);  // 2 blocks would be free, and none in reserve
   EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 0, 8}));
   EXPECT_EQ(driver.scheduler().stats().num_blocks_free, 2);
 
   config.num_blocks = 5;
-  Driver roomier(config);
+  SchedulerDriver roomier(config);
   roomier.add(8, 8);
   roomier.add(8, 2);
   EXPECT_EQ(roomier.step().size(), 2U);
@@ -308,7 +209,7 @@ TEST(Scheduler, CountsBlocksThatARunningPromptWillStillNeed) {
   SchedulerConfig config = roomy();
   config.num_blocks = 12;
   config.long_prefill_token_threshold = 8;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(40, 4);  // 10 blocks, 2 of them in the first step
   driver.step();
   EXPECT_EQ(driver.scheduler().stats().num_blocks_free, 10);
@@ -324,7 +225,7 @@ TEST(Scheduler, PreemptionDoesNotThrash) {
   config.max_num_seqs = 16;
   config.max_logit_rows = 16;
   config.num_blocks = 24;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   int64_t num_tokens_needed = 0;
   for (int i = 0; i < 100; ++i) {
     driver.add(8, 40);
@@ -333,7 +234,11 @@ TEST(Scheduler, PreemptionDoesNotThrash) {
   EXPECT_EQ(driver.run().size(), 100U);
   const SchedulerStats stats = driver.scheduler().stats();
   EXPECT_GT(stats.num_preemptions, 0);
-  EXPECT_LT(stats.num_tokens_computed, num_tokens_needed * 2);
+  EXPECT_EQ(stats.num_tokens_computed - stats.num_tokens_recomputed, num_tokens_needed);
+  EXPECT_LE(
+      stats.num_tokens_recomputed,
+      num_tokens_needed / RecomputeCredit::kUsefulPerRecomputed + 2 * 24 * config.block_size
+  );
   EXPECT_EQ(stats.num_prompt_tokens, 100 * 8) << "counted again after a preemption";
   EXPECT_EQ(stats.num_output_tokens, 100 * 40);
 }
@@ -341,7 +246,7 @@ TEST(Scheduler, PreemptionDoesNotThrash) {
 // --- How a sequence ends ---
 
 TEST(Scheduler, EndsAtAnEndOfSequenceToken) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   driver.add(4);
   driver.step(kEos);
   ASSERT_EQ(driver.finished.size(), 1U);
@@ -351,7 +256,7 @@ TEST(Scheduler, EndsAtAnEndOfSequenceToken) {
 }
 
 TEST(Scheduler, EndsAtAStopTokenAndIgnoresEosWhenAsked) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   Request request{.prompt = {1, 2, 3}};
   request.sampling.ignore_eos = true;
   request.sampling.stop_token_ids = {5};
@@ -365,7 +270,7 @@ TEST(Scheduler, EndsAtAStopTokenAndIgnoresEosWhenAsked) {
 }
 
 TEST(Scheduler, DoesNotStopBeforeMinTokens) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   Request request{.prompt = {1, 2, 3}};
   request.sampling.min_tokens = 3;
   driver.add(request);
@@ -377,7 +282,7 @@ TEST(Scheduler, DoesNotStopBeforeMinTokens) {
 }
 
 TEST(Scheduler, EndsAtMaxTokensOrAtTheLongestSequence) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   driver.add(4, 3);
   driver.add(60, 1000000);
   const auto ends = driver.run();
@@ -391,13 +296,13 @@ TEST(Scheduler, EndsAtMaxTokensOrAtTheLongestSequence) {
 TEST(Scheduler, EndsWhereASingleSequenceFillsThePool) {
   SchedulerConfig config = roomy();
   config.num_blocks = 2;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(6, 100);
   EXPECT_EQ(driver.run().at(0)[0].timings.num_output_tokens, 3);  // 8 slots and a last token
 }
 
 TEST(Scheduler, AnErrorEndsItsSequenceAlone) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   driver.add(3, 4);
   driver.add(3, 4);
   driver.errors[0] = Error{ErrorCode::kInternal, "broken", ""};
@@ -410,7 +315,7 @@ TEST(Scheduler, AnErrorEndsItsSequenceAlone) {
 }
 
 TEST(Scheduler, TheChoicesOfARequestEndOnTheirOwn) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   Request request{.prompt = {1, 2, 3}};
   request.sampling.n = 6;  // more than may run at once
   request.sampling.max_tokens = 2;
@@ -426,12 +331,13 @@ TEST(Scheduler, TheChoicesOfARequestEndOnTheirOwn) {
 TEST(Scheduler, CancelEndsEachUnfinishedChoiceOnce) {
   SchedulerConfig config = roomy();
   config.max_num_seqs = 2;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   Request request{.prompt = {1, 2, 3}};
-  request.sampling.n = 3;  // two run and one waits
+  request.sampling.n = 3;  // one runs, one will, and one waits
   driver.add(request);
-  driver.add(2, 2);
   driver.step();
+  EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 3, 1}, Line{0, 1, 2, 1}));
+  driver.add(2, 2);
   driver.scheduler().cancel(RequestId{0});
   driver.scheduler().cancel(RequestId{0});
   driver.scheduler().cancel(RequestId{77});
@@ -447,7 +353,7 @@ TEST(Scheduler, CancelEndsEachUnfinishedChoiceOnce) {
 }
 
 TEST(Scheduler, CancelsOneChoiceAndLeavesTheOthers) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   Request request{.prompt = {1, 2, 3}};
   request.sampling.n = 3;
   driver.add(request);
@@ -466,7 +372,7 @@ TEST(Scheduler, CancelsOneChoiceAndLeavesTheOthers) {
 }
 
 TEST(Scheduler, CancelAllEmptiesIt) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   for (int i = 0; i < 6; ++i) driver.add(5);
   driver.step();
   driver.scheduler().cancel_all();
@@ -479,7 +385,7 @@ TEST(Scheduler, CancelAllEmptiesIt) {
 TEST(Scheduler, ADeadlineEndsWhoRunsAndWhoWaits) {
   SchedulerConfig config = roomy();
   config.max_num_seqs = 1;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(Request{.prompt = {1}, .deadline = at(2)});
   driver.add(Request{.prompt = {1}, .deadline = at(2)});
   driver.step();
@@ -496,7 +402,7 @@ TEST(Scheduler, ADeadlineEndsWhoRunsAndWhoWaits) {
 TEST(Scheduler, TellsWhenThingsHappened) {
   SchedulerConfig config = roomy();
   config.max_num_seqs = 1;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(2, 2);
   driver.add(20, 3);
   const SequenceTimings timings = driver.run().at(1)[0].timings;
@@ -512,7 +418,7 @@ TEST(Scheduler, TellsWhenThingsHappened) {
 // --- Prompt logprobs ---
 
 TEST(Scheduler, WantsLogitsOfEachPromptTokenOnceAndKeepsToTheRows) {
-  Driver driver(roomy());  // 4 rows a step
+  SchedulerDriver driver(roomy());  // 4 rows a step
   Request request{.prompt = std::vector<TokenId>(10, 3)};
   request.sampling.prompt_logprobs = 1;
   driver.add(request);
@@ -529,7 +435,7 @@ TEST(Scheduler, WantsLogitsOfEachPromptTokenOnceAndKeepsToTheRows) {
 TEST(Scheduler, LeavesALogitRowForEveryoneBehind) {
   SchedulerConfig config = roomy();
   config.policy = SchedulingPolicy::kPriority;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(1, 100, 1);
   driver.add(1, 100, 1);
   driver.step();
@@ -542,20 +448,22 @@ TEST(Scheduler, LeavesALogitRowForEveryoneBehind) {
 }
 
 TEST(Scheduler, OnlyTheFirstChoiceHasPromptLogprobs) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   Request request{.prompt = std::vector<TokenId>(3, 3)};
   request.sampling.prompt_logprobs = 0;
   request.sampling.n = 2;
   driver.add(request);
-  EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 0, 3}, Line{0, 1, 0, 3}));
-  EXPECT_EQ(driver.num_logit_rows, 4);
+  EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 0, 3}));
+  EXPECT_EQ(driver.num_logit_rows, 3);
+  EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 3, 1}, Line{0, 1, 2, 1}));
+  EXPECT_EQ(driver.num_logit_rows, 2);
 }
 
 TEST(Scheduler, RecomputingReadsNoLogitsASecondTime) {
   SchedulerConfig config = roomy();
   config.max_logit_rows = 64;
   config.num_blocks = 6;
-  Driver driver(config);
+  SchedulerDriver driver(config);
   driver.add(4, 12);
   Request request{.prompt = std::vector<TokenId>(8, 3)};
   request.sampling.prompt_logprobs = 0;
@@ -571,7 +479,7 @@ TEST(Scheduler, RecomputingReadsNoLogitsASecondTime) {
 }
 
 TEST(SchedulerDeathTest, RefusesAPlanThatWasCommittedBefore) {
-  Driver driver(roomy());
+  SchedulerDriver driver(roomy());
   driver.add(20);
   const StepPlan plan = driver.scheduler().plan(at(0));
   const std::vector<StepOutcome> outcomes{NothingSampled{}};

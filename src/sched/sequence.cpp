@@ -1,6 +1,7 @@
 #include "sched/sequence.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -11,6 +12,7 @@ Sequence::Sequence(const Request& request, const Options& options)
     : request_(&request),
       precedence_(options.precedence),
       num_tokens_max_(options.num_tokens_max),
+      hashes_(request.prefix_root),
       blocks_(options.block_size) {
   CHECK(num_tokens_max_ > num_prompt_tokens(), "there is no room for a single output token");
   // The request has its prompt logprobs once, from the first of its sequences.
@@ -32,16 +34,29 @@ int32_t Sequence::num_logit_rows(int32_t num_tokens) const {
   return std::max(0, end - std::max(num_computed_, num_logits_read_));
 }
 
-void Sequence::start(TimePoint now) {
+int32_t Sequence::num_tokens_cacheable() const {
+  return num_logits_read_ == num_tokens() - 1 ? num_tokens() : num_logits_read_;
+}
+
+void Sequence::start(const PrefixMatch& match, TimePoint now) {
   CHECK(state_ == SequenceState::kWaiting, "only a waiting sequence starts");
+  CHECK(match.num_tokens <= num_tokens_cacheable(), "logits were passed over");
   state_ = SequenceState::kRunning;
-  if (!timings_.first_scheduled) timings_.first_scheduled = now;
+  num_computed_ = match.num_tokens;
+  num_computed_max_ = std::max(num_computed_max_, num_computed_);
+  num_given_up_ = 0;
+  num_blocks_kept_ = static_cast<int32_t>(match.blocks.size());
+  blocks_.append(match.blocks);
+  if (timings_.first_scheduled) return;
+  timings_.first_scheduled = now;
+  timings_.num_cached_tokens = match.num_tokens;
 }
 
 std::vector<BlockId> Sequence::preempt() {
   CHECK(state_ == SequenceState::kRunning, "only a running sequence is preempted");
   state_ = SequenceState::kWaiting;
-  num_computed_ = 0;
+  num_given_up_ = std::exchange(num_computed_, 0);
+  num_blocks_kept_ = 0;
   ++timings_.num_preemptions;
   return blocks_.take_all();
 }
@@ -52,10 +67,19 @@ std::vector<BlockId> Sequence::finish() {
   return blocks_.take_all();
 }
 
-void Sequence::advance(int32_t num_tokens) {
-  CHECK(num_tokens > 0 && num_tokens <= num_wanted_tokens(), "computed what nobody wanted");
+int32_t Sequence::advance(int32_t num_tokens) {
+  CHECK(num_tokens >= 0 && num_tokens <= num_wanted_tokens(), "computed what nobody wanted");
+  const int32_t num_again = std::min(num_tokens, num_computed_max_ - num_computed_);
+  timings_.num_recomputed_tokens += num_again;
   num_computed_ += num_tokens;
+  num_computed_max_ = std::max(num_computed_max_, num_computed_);
   num_logits_read_ = std::max(num_logits_read_, num_computed_);
+  return num_tokens - num_again;
+}
+
+void Sequence::note_kept(BlockId block) {
+  CHECK(num_blocks_kept_ < num_blocks_computed(), "a block that is not computed yet");
+  blocks_.replace(num_blocks_kept_++, block);
 }
 
 void Sequence::append_output(TokenId token, TimePoint now) {
@@ -70,8 +94,13 @@ void Sequence::append_output(TokenId token, TimePoint now) {
 void Sequence::check_invariants() const {
   CHECK(num_tokens() <= num_tokens_max_, "a sequence outgrew its limit");
   CHECK(num_computed_ >= 0 && num_computed_ <= num_tokens(), "computed tokens that do not exist");
-  CHECK(num_computed_ <= num_logits_read_, "logits were passed over");
+  CHECK(
+      num_computed_ <= num_logits_read_ || num_computed_ == num_tokens(), "logits were passed over"
+  );
   CHECK(num_logits_read_ <= num_tokens(), "logits of tokens that do not exist");
+  CHECK(num_computed_max_ >= num_computed_, "more computed than ever was");
+  CHECK(num_given_up_ <= num_computed_max_, "more given up than there was");
+  CHECK(num_blocks_kept_ <= num_blocks_computed(), "blocks are kept that are not computed");
   if (state_ == SequenceState::kRunning) {
     CHECK(num_computed_ <= blocks_.num_token_slots(), "computed tokens without a place");
     CHECK(
@@ -81,7 +110,7 @@ void Sequence::check_invariants() const {
   } else {
     CHECK(blocks_.num_blocks() == 0, "only a running sequence holds blocks");
   }
-  if (state_ == SequenceState::kWaiting) {
+  if (state_ == SequenceState::kWaiting || state_ == SequenceState::kHeld) {
     CHECK(num_computed_ == 0, "computed tokens without blocks");
   }
 }

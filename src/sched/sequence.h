@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache/block_table.h"
+#include "cache/prefix_cache.h"
 #include "sched/finished_event.h"
 #include "sched/request.h"
 
@@ -24,7 +25,12 @@ struct Precedence {
   friend auto operator<=>(const Precedence&, const Precedence&) = default;
 };
 
-enum class SequenceState { kWaiting, kRunning, kFinished };
+enum class SequenceState {
+  kHeld,  // another choice of the request computes the prompt that they share
+  kWaiting,
+  kRunning,
+  kFinished,
+};
 
 class Sequence {
  public:
@@ -45,6 +51,7 @@ class Sequence {
 
   std::span<const TokenId> output() const { return output_; }
   TokenId token(int32_t position) const;  // REQUIRES: 0 <= position < num_tokens()
+  TokenView tokens() const { return {.prompt = request_->prompt, .output = output_}; }
 
   int32_t num_prompt_tokens() const { return static_cast<int32_t>(request_->prompt.size()); }
   int32_t num_output_tokens() const { return static_cast<int32_t>(output_.size()); }
@@ -55,6 +62,9 @@ class Sequence {
   // How many tokens it would like the next step to compute.
   int32_t num_wanted_tokens() const { return num_tokens() - num_computed_; }
 
+  // While it waits after a preemption: how many tokens it had computed.
+  int32_t num_tokens_given_up() const { return num_given_up_; }
+
   // Logits are wanted for the tokens from this position on: those of the last token choose the next
   // one; those before it give prompt logprobs. What has been read once is not read again, so a
   // sequence that is recomputed after a preemption repeats nothing.
@@ -63,13 +73,35 @@ class Sequence {
   // How many of the next `num_tokens` tokens have logits that are wanted; they are the last ones.
   int32_t num_logit_rows(int32_t num_tokens) const;
 
+  // How many of its tokens may come from a prefix cache: all, if it wants the logits of the last
+  // one only (they can be had from a saved hidden state), or those without logits.
+  int32_t num_tokens_cacheable() const;
+
   // --- For the scheduler ---
 
-  void start(TimePoint now);       // waiting -> running
+  PrefixCache::Prefix prefix() { return {.tokens = tokens(), .hashes = hashes_}; }
+  PrefixCache::Prefix prompt_prefix() {
+    return {.tokens = {.prompt = request_->prompt}, .hashes = hashes_};
+  }
+
+  void hold() { state_ = SequenceState::kHeld; }
+  void let_go() { state_ = SequenceState::kWaiting; }
+
+  // waiting -> running. `match`: what is computed already; its blocks, or a copy, are to be
+  // appended.
+  void start(const PrefixMatch& match, TimePoint now);
   std::vector<BlockId> preempt();  // running -> waiting, nothing computed
   std::vector<BlockId> finish();   // -> finished
   void append_blocks(std::span<const BlockId> blocks) { blocks_.append(blocks); }
-  void advance(int32_t num_tokens);        // these have been computed
+
+  // These have been computed. Returns how many of them for the first time.
+  int32_t advance(int32_t num_tokens);
+
+  // Full blocks that are computed; and those of them that the prefix cache knows.
+  int32_t num_blocks_computed() const { return num_computed_ / blocks_.block_size(); }
+  int32_t num_blocks_kept() const { return num_blocks_kept_; }
+  void note_kept(BlockId block);  // the next of them, in this block from now on
+
   void cancel() { is_cancelled_ = true; }  // ends with the next plan
   bool is_cancelled() const { return is_cancelled_; }
   void append_output(TokenId token, TimePoint now);  // REQUIRES: all tokens are computed
@@ -83,8 +115,12 @@ class Sequence {
   int32_t num_tokens_max_;
   SequenceState state_ = SequenceState::kWaiting;
   std::vector<TokenId> output_;  // the prompt is the request's, shared by its sequences
+  PrefixHashes hashes_;
   int32_t num_computed_ = 0;
+  int32_t num_computed_max_ = 0;  // before a preemption, if that was more
+  int32_t num_given_up_ = 0;
   int32_t num_logits_read_ = 0;
+  int32_t num_blocks_kept_ = 0;
   bool is_cancelled_ = false;
   BlockTable blocks_;
   SequenceTimings timings_;

@@ -1,7 +1,6 @@
 #include "server/generation_call.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -29,17 +28,6 @@ const std::string& id_of(const GenerationRequest& request, const http::Exchange&
   return request.request_id.empty() ? exchange.request().id : request.request_id;
 }
 
-AnswerIdentity identity_of(const GenerationRequest& request, const http::Exchange& exchange) {
-  const std::string& id = id_of(request, exchange);
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {
-      .id = request.api == Api::kChat          ? "chatcmpl-" + id
-            : request.api == Api::kCompletions ? "cmpl-" + id
-                                               : id,
-      .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-  };
-}
-
 size_t num_logprobs(const GenerationResult& result) {
   size_t count = 0;
   for (const PromptResult& prompt : result.prompts) {
@@ -49,15 +37,6 @@ size_t num_logprobs(const GenerationResult& result) {
     }
   }
   return count;
-}
-
-// Why the engine ended a sequence before its time.
-Error error_of(const FinishedEvent& event) {
-  if (event.error) return *event.error;
-  if (event.reason == FinishReason::kDeadline) {
-    return {ErrorCode::kDeadlineExceeded, "the request's time limit has passed", "timeout_s"};
-  }
-  return {ErrorCode::kCancelled, "the server is shutting down"};
 }
 
 }  // namespace
@@ -93,9 +72,11 @@ GenerationCall::GenerationCall(
       request_(std::move(request)),
       exchange_(std::move(exchange)),
       arrival_(Clock::now()),
-      writer_(
-          make_answer_writer(request_, services_.text.tokenizer, identity_of(request_, *exchange_))
-      ) {}
+      writer_(make_answer_writer(
+          request_,
+          services_.text.tokenizer,
+          make_identity(request_.api, id_of(request_, *exchange_))
+      )) {}
 
 void GenerationCall::start() {
   services_.calls.add(id_of(request_, *exchange_), weak_from_this());
@@ -127,7 +108,10 @@ void GenerationCall::start() {
 }
 
 Result<void> GenerationCall::submit(std::vector<EngineRequest> requests) {
-  open_choices(requests);
+  progress_.emplace(services_.text.tokenizer, request_, requests);
+  const auto num_choices = static_cast<size_t>(request_.num_choices());
+  last_tokens_.resize(num_choices);
+  stopped_by_text_.assign(num_choices, false);
   for (size_t i = 0; i < requests.size(); ++i) {
     auto sink = std::make_shared<PromptSink>(shared_from_this(), i);
     const Result<RequestId> id = services_.engine.submit(std::move(requests[i]), std::move(sink));
@@ -144,25 +128,6 @@ bool GenerationCall::add_id(RequestId id) {
   const std::lock_guard lock(mutex_);
   ids_.push_back(id);
   return !is_detached_ && !is_aborted_;
-}
-
-void GenerationCall::open_choices(std::span<const EngineRequest> requests) {
-  const auto n = static_cast<size_t>(request_.fields.sampling.n);
-  prompts_.resize(requests.size());
-  choices_.reserve(requests.size() * n);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    prompts_[i].prompt = requests[i].prompt;
-    usage_.num_prompt_tokens += static_cast<int64_t>(requests[i].prompt.size());
-    for (size_t choice = 0; choice < n; ++choice) {
-      choices_.emplace_back(
-          ChoiceText(services_.text.tokenizer, request_.fields, requests[i].prompt)
-      );
-      choices_.back().result.text = choices_.back().text.take_echo();
-    }
-    prompts_[i].num_echo_bytes = choices_.back().result.text.size();
-  }
-  num_choices_open_ = static_cast<int32_t>(choices_.size());
-  stopped_by_text_.assign(choices_.size(), false);
 }
 
 void GenerationCall::abort() {
@@ -183,13 +148,14 @@ void GenerationCall::leave() {
 void GenerationCall::log_end(std::string_view outcome, const Error* error) {
   const bool is_our_fault = error != nullptr && error->code == ErrorCode::kInternal;
   if (!services_.logs_requests && !is_our_fault) return;
+  const Usage usage = progress_ ? progress_->usage() : Usage();
   std::vector<LogField> fields = {
       {"request_id", id_of(request_, *exchange_)},
       {"client", exchange_->request().remote_address},
       {"path", exchange_->request().path()},
       {"outcome", outcome},
-      {"prompt_tokens", usage_.num_prompt_tokens},
-      {"output_tokens", usage_.num_output_tokens},
+      {"prompt_tokens", usage.num_prompt_tokens},
+      {"output_tokens", usage.num_output_tokens},
       {"total_ms", to_milliseconds(Clock::now() - arrival_)},
   };
   if (time_to_first_token_) fields.push_back({"ttft_ms", to_milliseconds(*time_to_first_token_)});
@@ -259,8 +225,8 @@ void GenerationCall::on_news() {
   const size_t end = std::min(news_.size(), num_news_told_ + num_at_once);
   if (num_news_told_ == end) return;
   std::string out;
-  while (num_news_told_ < end && num_choices_open_ > 0) take(news_[num_news_told_++], out);
-  if (num_choices_open_ == 0) return finish(out);
+  while (num_news_told_ < end && !is_over()) take(news_[num_news_told_++], out);
+  if (is_over()) return finish(out);
   if (!out.empty()) exchange_->write(out);
   if (num_news_told_ < news_.size() || !is_inbox_empty) exchange_->wake();
 }
@@ -295,12 +261,7 @@ void GenerationCall::take(News& news, std::string& out) {
 void GenerationCall::take_other(News& news, std::string& out) {
   EngineEvent& event = *std::get<std::unique_ptr<EngineEvent>>(news.event);
   if (auto* more = std::get_if<PromptLogprobsEvent>(&event)) {
-    auto& logprobs = prompts_[news.prompt].prompt_logprobs;
-    logprobs.insert(
-        logprobs.end(),
-        std::make_move_iterator(more->logprobs.begin()),
-        std::make_move_iterator(more->logprobs.end())
-    );
+    progress_->take_prompt_logprobs(news.prompt, *more);
     if (lacks_prompt_logprobs()) return;
     for (News& held : std::exchange(held_, {})) take(held, out);
     return;
@@ -317,73 +278,39 @@ void GenerationCall::take_other(News& news, std::string& out) {
 
 // A stream begins when the logprobs of all its prompts are there: they come with its first events.
 bool GenerationCall::lacks_prompt_logprobs() const {
-  if (is_streaming_ || !request_.is_stream || !request_.fields.sampling.prompt_logprobs) {
-    return false;
-  }
-  return std::ranges::any_of(prompts_, [](const PromptResult& prompt) {
-    return prompt.prompt_logprobs.size() + 1 < prompt.prompt.size();
-  });
+  return !is_streaming_ && request_.is_stream && request_.fields.sampling.prompt_logprobs &&
+         progress_->lacks_prompt_logprobs();
 }
 
 void GenerationCall::take_token(size_t prompt, TokenEvent& event, std::string& out) {
-  const int32_t index = index_of(prompt, event.choice);
-  Choice& choice = choices_[static_cast<size_t>(index)];
-  // Computed before the engine heard of a stop string, or made to be thrown away.
-  if (choice.is_over || request_.max_tokens == 0) return;
-  ++usage_.num_output_tokens;
-  observe_token(choice, event.when);
-  const std::string_view text =
-      event.is_stop_token ? std::string_view() : choice.text.push(event.token.id);
-  if (!choice.text.has_stopped()) return tell(index, text, std::move(event.token), nullptr, out);
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_by_text_[static_cast<size_t>(index)] = true;
+  std::optional<GenerationProgress::News> news = progress_->take_token(prompt, event);
+  if (!news) return;
+  observe_token(news->choice, event.when);
+  if (news->is_stopped_by_text) {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_by_text_[static_cast<size_t>(news->choice)] = true;
+    }
+    services_.engine.cancel(event.request, event.choice);
   }
-  services_.engine.cancel(event.request, event.choice);
-  const Ending ending{.finish_reason = "stop", .stop_reason = *choice.text.stop_string()};
-  tell(index, text, std::move(event.token), &ending, out);
+  tell(*news, out);
 }
 
-void GenerationCall::observe_token(Choice& choice, TimePoint when) {
-  if (!choice.last_token) {
+void GenerationCall::observe_token(int32_t index, TimePoint when) {
+  std::optional<TimePoint>& last_token = last_tokens_[static_cast<size_t>(index)];
+  if (!last_token) {
     services_.metrics.observe_first_token(when - arrival_);
     if (!time_to_first_token_) time_to_first_token_ = when - arrival_;
   } else {
-    services_.metrics.observe_inter_token(when - *choice.last_token);
+    services_.metrics.observe_inter_token(when - *last_token);
   }
-  choice.last_token = when;
+  last_token = when;
 }
 
 void GenerationCall::take_end(size_t prompt, const FinishedEvent& event, std::string& out) {
-  const int32_t index = index_of(prompt, event.choice);
-  Choice& choice = choices_[static_cast<size_t>(index)];
-  choice.result.timings = event.timings;
-  if (event.choice == 0) usage_.num_cached_tokens += event.timings.num_cached_tokens;
-  if (choice.is_over) return;
-
-  Ending ending;
-  switch (event.reason) {
-    case FinishReason::kStop:
-      ending.finish_reason = "stop";
-      if (is_stop_token_of_request(event.stop_token)) ending.stop_reason = *event.stop_token;
-      break;
-    case FinishReason::kLength:
-      ending.finish_reason = "length";
-      break;
-    case FinishReason::kCancelled:
-      if (!is_aborted()) return fail(error_of(event), out);
-      ending.finish_reason = "abort";
-      break;
-    case FinishReason::kDeadline:
-    case FinishReason::kError:
-      return fail(error_of(event), out);
-  }
-  const std::string_view rest = choice.text.finish();
-  if (choice.text.has_stopped()) {
-    ending = {.finish_reason = "stop", .stop_reason = *choice.text.stop_string()};
-  }
-  if (request_.max_tokens == 0) ending = {.finish_reason = "length", .stop_reason = {}};
-  tell(index, rest, std::nullopt, &ending, out);
+  auto news = progress_->take_end(prompt, event, is_aborted());
+  if (!news) return fail(news.error(), out);
+  if (*news) tell(**news, out);
 }
 
 bool GenerationCall::is_aborted() {
@@ -391,53 +318,30 @@ bool GenerationCall::is_aborted() {
   return is_aborted_;
 }
 
-bool GenerationCall::is_stop_token_of_request(std::optional<TokenId> id) const {
-  const std::vector<TokenId>& ids = request_.fields.sampling.stop_token_ids;
-  return id && std::find(ids.begin(), ids.end(), *id) != ids.end();
+void GenerationCall::tell(GenerationProgress::News& news, std::string& out) {
+  if (request_.is_stream) return stream(news, out);
+  progress_->keep(std::move(news));
 }
 
-void GenerationCall::tell(
-    int32_t index,
-    std::string_view text,
-    std::optional<SampledToken> token,
-    const Ending* ending,
-    std::string& out
-) {
-  Choice& choice = choices_[static_cast<size_t>(index)];
-  if (ending != nullptr) {
-    choice.is_over = true;
-    --num_choices_open_;
-  }
-  if (request_.is_stream) return stream(index, text, token, ending, out);
-  choice.result.text.append(text);
-  if (token) choice.result.tokens.push_back(*std::move(token));
-  if (ending != nullptr) choice.result.ending = *ending;
-}
-
-void GenerationCall::stream(
-    int32_t index,
-    std::string_view text,
-    const std::optional<SampledToken>& token,
-    const Ending* ending,
-    std::string& out
-) {
+void GenerationCall::stream(const GenerationProgress::News& news, std::string& out) {
   if (!is_streaming_) begin_stream(out);
-  Choice& choice = choices_[static_cast<size_t>(index)];
-  ChoiceDelta delta{.choice = index, .text = text, .ending = ending};
-  if (token) delta.tokens = {&*token, 1};
-  if (ending != nullptr) delta.timings = &choice.result.timings;
+  ChoiceDelta delta{.choice = news.choice, .text = news.text};
   // The prompt's text comes with the first of the choice's own.
-  const std::string echo = std::exchange(choice.result.text, {});
-  const std::string echoed = echo.empty() ? "" : echo + std::string(text);
-  if (!echo.empty()) delta.text = echoed;
-  writer_->delta(delta, usage_, out);
+  std::string echoed = progress_->take_echo(news.choice);
+  if (!echoed.empty()) delta.text = echoed.append(news.text);
+  if (news.token) delta.tokens = {&*news.token, 1};
+  if (news.ending) {
+    delta.ending = &*news.ending;
+    delta.timings = &progress_->timings(news.choice);
+  }
+  writer_->delta(delta, progress_->usage(), out);
 }
 
 void GenerationCall::begin_stream(std::string& out) {
   is_streaming_ = true;
   http::SseWriter(exchange_).begin();
-  writer_->begin(prompts_, out);
-  prompts_.clear();
+  writer_->begin(progress_->prompts(), out);
+  progress_->drop_prompts();
 }
 
 // Nothing more comes: the last bytes of a stream, or the whole answer.
@@ -446,7 +350,7 @@ void GenerationCall::finish(std::string& out) {
   if (!is_failed_) log_end("finished");
   if (is_failed_ && !is_streaming_) return;  // the error was the answer
   if (!is_streaming_) return respond_whole();
-  if (!is_failed_) writer_->end(usage_, out);
+  if (!is_failed_) writer_->end(progress_->usage(), out);
   exchange_->write(out);
   exchange_->finish();
 }
@@ -455,7 +359,6 @@ void GenerationCall::finish(std::string& out) {
 void GenerationCall::fail(const Error& error, std::string& out) {
   const ApiError api_error = to_api_error(error);
   is_failed_ = true;
-  num_choices_open_ = 0;
   log_end("failed", &error);
   if (is_streaming_) {
     append_failure(to_json(api_error), out);
@@ -466,20 +369,12 @@ void GenerationCall::fail(const Error& error, std::string& out) {
 }
 
 void GenerationCall::respond_whole() {
-  auto result = std::make_shared<GenerationResult>(take_result());
+  auto result = std::make_shared<GenerationResult>(progress_->take_result());
   const auto respond = [self = shared_from_this(), result] {
     self->exchange_->respond(http::json_response(200, self->writer_->whole(*result)));
   };
   const bool is_large = num_logprobs(*result) > kLogprobsOfLargeAnswer;
   if (!is_large || !services_.workers.try_post(respond)) respond();
-}
-
-GenerationResult GenerationCall::take_result() {
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    const size_t prompt = i / static_cast<size_t>(request_.fields.sampling.n);
-    prompts_[prompt].choices.push_back(std::move(choices_[i].result));
-  }
-  return {.prompts = std::move(prompts_), .usage = usage_};
 }
 
 }  // namespace millrace

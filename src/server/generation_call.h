@@ -23,7 +23,7 @@
 #include "engine/engine.h"
 #include "http/exchange.h"
 #include "http/wake_batch.h"
-#include "server/choice_text.h"
+#include "server/generation_progress.h"
 #include "server/model_text.h"
 #include "server/protocol/answer_writer.h"
 #include "server/protocol/generation_request.h"
@@ -72,14 +72,6 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
     size_t prompt = 0;
     std::variant<TokenEvent, std::unique_ptr<EngineEvent>> event;
   };
-  // A choice as it grows; the I/O thread's.
-  struct Choice {
-    explicit Choice(ChoiceText choice_text) : text(std::move(choice_text)) {}
-    ChoiceText text;
-    ChoiceResult result;  // tokens and text only where the answer is given whole
-    std::optional<TimePoint> last_token;
-    bool is_over = false;
-  };
 
   GenerationCall(
       const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
@@ -88,7 +80,6 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   // On the thread of start().
   Result<void> submit(std::vector<EngineRequest> requests);
   bool add_id(RequestId id);
-  void open_choices(std::span<const EngineRequest> requests);
 
   // On the engine thread.
   void on_event(size_t prompt, EngineEvent event);
@@ -102,27 +93,13 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   bool lacks_prompt_logprobs() const;
   void take_token(size_t prompt, TokenEvent& event, std::string& out);
   void take_end(size_t prompt, const FinishedEvent& event, std::string& out);
-  void observe_token(Choice& choice, TimePoint when);
-  void tell(
-      int32_t index,
-      std::string_view text,
-      std::optional<SampledToken> token,
-      const Ending* ending,
-      std::string& out
-  );
-  void stream(
-      int32_t index,
-      std::string_view text,
-      const std::optional<SampledToken>& token,
-      const Ending* ending,
-      std::string& out
-  );
+  void observe_token(int32_t index, TimePoint when);
+  void tell(GenerationProgress::News& news, std::string& out);
+  void stream(const GenerationProgress::News& news, std::string& out);
   void begin_stream(std::string& out);
   void finish(std::string& out);
   void fail(const Error& error, std::string& out);
   void respond_whole();
-  GenerationResult take_result();
-  bool is_stop_token_of_request(std::optional<TokenId> id) const;
 
   // Any thread.
   void leave();
@@ -130,6 +107,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   bool detach();
   void cancel_all();
   bool is_aborted();
+  bool is_over() const { return is_failed_ || progress_->is_over(); }
   int32_t index_of(size_t prompt, int32_t choice) const;
 
   const Services services_;
@@ -147,13 +125,11 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   bool is_aborted_ = false;
 
   // start()'s, then the I/O thread's.
-  std::vector<PromptResult> prompts_;
-  std::vector<Choice> choices_;  // [num_choices]
-  std::vector<News> news_;       // taken from the inbox
-  size_t num_news_told_ = 0;     // of them
-  std::vector<News> held_;       // until the prompts' logprobs are there
-  Usage usage_;
-  int32_t num_choices_open_ = 0;
+  std::optional<GenerationProgress> progress_;         // from submit() on
+  std::vector<std::optional<TimePoint>> last_tokens_;  // [num_choices]: when it came
+  std::vector<News> news_;                             // taken from the inbox
+  size_t num_news_told_ = 0;                           // of them
+  std::vector<News> held_;                             // until the prompts' logprobs are there
   bool is_streaming_ = false;
   bool is_failed_ = false;
   std::optional<Duration> time_to_first_token_;

@@ -82,13 +82,12 @@ Result<MemoryPlan> plan(
 // 4 GiB (or one whole sequence, if that is more) and to what is free.
 int64_t kv_bytes(const MemoryPlan& plan, const LocalModelOptions& options) {
   if (options.kv_cache_bytes) return *options.kv_cache_bytes;
-  const double usable = static_cast<double>(plan.kv_bytes_per_token) *
-                        static_cast<double>(plan.max_model_len + plan.options.block_size) *
+  const int64_t blocks_each = div_ceil(plan.max_model_len, plan.options.block_size);
+  const int64_t one_sequence = blocks_each * plan.bytes_per_block();
+  const double usable = static_cast<double>(one_sequence + plan.bytes_per_block()) *
                         static_cast<double>(options.engine.max_num_seqs);
-  const int64_t one_sequence =
-      div_ceil(plan.max_model_len, plan.options.block_size) * plan.kv_bytes_per_block;
   const int64_t bound = std::min(
-      std::max(kKvCacheBytesDefaultMax, one_sequence), plan.num_blocks * plan.kv_bytes_per_block
+      std::max(kKvCacheBytesDefaultMax, one_sequence), plan.num_blocks * plan.bytes_per_block()
   );
   return usable < static_cast<double>(bound) ? static_cast<int64_t>(usable) : bound;
 }
@@ -125,12 +124,13 @@ Result<LoadedRunner> load_runner(
   if (!memory) return memory.error();
   const Result<KvBudget> budget = plan_kv_budget({
       .num_bytes = kv_bytes(*memory, options),
-      .bytes_per_block = memory->kv_bytes_per_block,
+      .bytes_per_block = memory->bytes_per_block(),
       .block_size = model.block_size,
       .max_model_len = model.max_model_len,
   });
   if (!budget) return budget.error();
   model.num_blocks = budget->num_blocks;
+  model.num_hidden_slots = budget->num_blocks;  // as MemoryPlan counts them
 
   const Result<std::unique_ptr<WeightSource>> weights = weights_of(checkpoint, config, options);
   if (!weights) return weights.error();

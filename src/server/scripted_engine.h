@@ -37,6 +37,7 @@ class ScriptedEngine final : public Engine {
     cancelled_.emplace_back(id, choice);
     arrived_.notify_all();
   }
+  void reset_prefix_cache() override {}
   EngineStats stats() const override { return {}; }
   const EngineLimits& limits() const override { return limits_; }
   void shutdown(ShutdownMode) override {}

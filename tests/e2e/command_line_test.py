@@ -33,7 +33,7 @@ class Basics(unittest.TestCase):
     def test_version_and_help_succeed(self):
         self.assertRegex(run("version").stdout, r"^millrace \d+\.\d+\.\d+\n$")
         self.assertEqual(run("--help").returncode, 0)
-        for command in ("generate", "chat", "tokenize", "detokenize", "template", "plan"):
+        for command in ("generate", "run-batch", "chat", "tokenize", "detokenize", "template", "plan"):
             done = run(command, "--help")
             self.assertEqual(done.returncode, 0, command)
             self.assertIn("MODEL", done.stdout)

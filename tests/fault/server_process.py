@@ -49,19 +49,21 @@ def eventually(condition, patience_s=PATIENCE_S, what="a condition"):
 class Server:
     """A server on a free port, or on a Unix socket if its standard error is not for us to read.
 
-    `flags` go behind those of a null engine. `popen` are arguments of subprocess.Popen.
+    `flags` go behind those of a null engine. `popen` are arguments of subprocess.Popen. Without a `model`, one is made.
     """
 
-    def __init__(self, *flags, tokens_per_second=1000, context=4096, engine="null", uds=False, env=None, popen=None):
+    def __init__(self, *flags, tokens_per_second=1000, context=4096, engine="null", model=None, uds=False, env=None,
+                 popen=None):
         self.folder = tempfile.TemporaryDirectory(prefix="millrace-fault-")
         place = pathlib.Path(self.folder.name)
-        model = write_model_folder(place / "model", context)
+        has_weights = model is not None
+        model = model or write_model_folder(place / "model", context)
         address = ["--uds", str(place / "socket")] if uds else ["--host", "127.0.0.1", "--port", "0"]
         self.command = [Setting.binary, "serve", str(model), "--served-model-name", MODEL, *address,
                         "--engine", engine]
         if engine == "null":
             self.command += ["--null-tokens-per-second", str(tokens_per_second)]
-        else:
+        elif not has_weights:
             self.command += ["--load-format", "dummy"]
         self.command += [str(flag) for flag in flags]
         self.address = str(place / "socket") if uds else None

@@ -1,11 +1,23 @@
 #include "server/protocol/answer_writer.h"
 
+#include <chrono>
+
 #include "server/protocol/answer_parts.h"
 #include "server/protocol/chat_writer.h"
 #include "server/protocol/completion_writer.h"
 #include "server/protocol/native_writer.h"
 
 namespace millrace {
+
+AnswerIdentity make_identity(Api api, const std::string& request_id) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {
+      .id = api == Api::kChat          ? "chatcmpl-" + request_id
+            : api == Api::kCompletions ? "cmpl-" + request_id
+                                       : request_id,
+      .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+  };
+}
 
 std::unique_ptr<AnswerWriter> make_answer_writer(
     const GenerationRequest& request, const Tokenizer& tokenizer, AnswerIdentity identity

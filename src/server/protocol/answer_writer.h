@@ -22,6 +22,9 @@ struct AnswerIdentity {
   std::string system_fingerprint = "fp_millrace";
 };
 
+// For a request that came by HTTP or otherwise under `request_id`, now.
+AnswerIdentity make_identity(Api api, const std::string& request_id);
+
 // A stream is begin(), for each choice its deltas in any interleaving, then end() or fail(). Each
 // appends whole events ("data: {...}\n\n") to `out`, or nothing.
 class AnswerWriter {

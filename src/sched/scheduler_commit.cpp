@@ -1,0 +1,184 @@
+// What a step changes: the half of the scheduler that takes results.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "sched/scheduler.h"
+
+namespace millrace {
+
+std::vector<FinishedEvent> Scheduler::commit(
+    const StepPlan& plan, std::span<const StepOutcome> outcomes, TimePoint now
+) {
+  CHECK(outcomes.size() == plan.scheduled.size(), "one outcome for each scheduled sequence");
+  CHECK(scheduled_.size() == plan.scheduled.size(), "the plan is not the last one");
+  std::vector<FinishedEvent> finished;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    const ScheduledSequence& stretch = plan.scheduled[i];
+    Sequence& sequence = *scheduled_[i];
+    CHECK(stretch.sequence == &sequence, "the plan is not the last one");
+    CHECK(sequence.num_computed_tokens() == stretch.first_token, "the plan is not the last one");
+    const auto* token = std::get_if<SampledToken>(&outcomes[i]);
+    const auto* error = std::get_if<Error>(&outcomes[i]);
+    CHECK(error || (token != nullptr) == stretch.samples(), "a token exactly where one is due");
+
+    const int32_t num_useful = sequence.advance(stretch.num_tokens);
+    recompute_credit_.earn(num_useful);
+    totals_.num_tokens_computed += stretch.num_tokens;
+    totals_.num_tokens_recomputed += stretch.num_tokens - num_useful;
+    share_.charge(sequence.request().tenant, num_useful + (token ? 1 : 0));
+    std::optional<FinishReason> reason;
+    if (error) {
+      // Its K and V are not to be trusted.
+      if (stretch.saved_to) cache_.give_back(*stretch.saved_to);
+      reason = FinishReason::kError;
+    } else {
+      if (is_shared(sequence)) keep_computed(sequence, stretch);
+    }
+    if (token) {
+      if (sequence.num_output_tokens() == 0) {
+        totals_.num_prompt_tokens += sequence.num_prompt_tokens();
+      }
+      sequence.append_output(token->id, now);
+      ++totals_.num_output_tokens;
+      reason = find_finish_reason(sequence);
+    }
+    const bool is_first_token = token && sequence.num_output_tokens() == 1;
+    const bool has_siblings = sequence.request().sampling.n > 1;
+    if (!reason && !(is_first_token && has_siblings)) continue;
+
+    Entry& entry = requests_.at(sequence.request().id);
+    if (is_first_token) let_go_held(entry);
+    if (!reason) continue;
+    finished.push_back(finish(entry, sequence, *reason, now));
+    if (error) finished.back().error = *error;
+    forget_if_over(entry);
+  }
+  scheduled_.clear();
+  num_hidden_reserved_ = 0;
+  return finished;
+}
+
+// What has just been computed can be found from now on: full blocks, and the end of a prompt.
+void Scheduler::keep_computed(Sequence& sequence, const ScheduledSequence& stretch) {
+  while (sequence.num_blocks_kept() < sequence.num_blocks_computed()) {
+    const int32_t index = sequence.num_blocks_kept();
+    const BlockId block = sequence.blocks().blocks()[static_cast<size_t>(index)];
+    sequence.note_kept(cache_.keep(sequence.prefix(), index, config_.block_size, block));
+  }
+  const bool is_prompt_end = sequence.num_output_tokens() == 0 && sequence.num_wanted_tokens() == 0;
+  if (!is_prompt_end) return;
+  keep_tail(sequence);
+  if (!stretch.saved_to) return;
+  const int32_t last = (sequence.num_prompt_tokens() - 1) / config_.block_size;
+  const BlockId block = sequence.blocks().blocks()[static_cast<size_t>(last)];
+  cache_.keep_hidden(sequence.prefix(), block, *stretch.saved_to);
+}
+
+// The computed tokens after the last full block.
+void Scheduler::keep_tail(Sequence& sequence) {
+  const int32_t index = sequence.num_blocks_computed();
+  const int32_t num_tokens = sequence.num_computed_tokens() - index * config_.block_size;
+  if (num_tokens == 0) return;
+  const BlockId block = sequence.blocks().blocks()[static_cast<size_t>(index)];
+  cache_.keep(sequence.prefix(), index, num_tokens, block);
+}
+
+// Why the last output token is the last.
+std::optional<FinishReason> Scheduler::find_finish_reason(const Sequence& sequence) const {
+  const SamplingParams& sampling = sequence.request().sampling;
+  const TokenId last = sequence.output().back();
+  const auto contains = [last](const std::vector<TokenId>& ids) {
+    return std::find(ids.begin(), ids.end(), last) != ids.end();
+  };
+  const bool may_stop = sequence.num_output_tokens() >= sampling.min_tokens;
+  const bool is_eos = !sampling.ignore_eos && contains(config_.eos_token_ids);
+  if (may_stop && (is_eos || contains(sampling.stop_token_ids))) return FinishReason::kStop;
+  if (sequence.num_tokens() == sequence.num_tokens_max()) return FinishReason::kLength;
+  return std::nullopt;
+}
+
+FinishedEvent Scheduler::finish(
+    Entry& entry, Sequence& sequence, FinishReason reason, TimePoint now
+) {
+  leave_queue(entry, sequence);
+  const bool is_trusted = reason != FinishReason::kError;
+  if (is_trusted && is_shared(sequence)) keep_tail(sequence);
+  const bool has_no_output = sequence.num_output_tokens() == 0;
+  const std::vector<BlockId> blocks = sequence.finish();
+  if (is_trusted) {
+    cache_.release(blocks);
+  } else {
+    cache_.discard(blocks);
+  }
+  share_.leave(entry.request.tenant);
+  --entry.num_unfinished;
+
+  FinishedEvent event{
+      .request = entry.request.id,
+      .choice = sequence.choice(),
+      .num_choices_unfinished = entry.num_unfinished,
+      .reason = reason,
+      .stop_token = std::nullopt,
+      .error = std::nullopt,
+      .timings = sequence.timings(),
+      .when = now,
+  };
+  if (reason == FinishReason::kStop) event.stop_token = sequence.output().back();
+  if (has_no_output) hand_prompt_on(entry);
+  return event;
+}
+
+void Scheduler::forget_if_over(Entry& entry) {
+  if (entry.num_unfinished > 0) return;
+  if (entry.request.deadline) deadlines_.erase({*entry.request.deadline, entry.request.id});
+  requests_.erase(RequestId{entry.request.id});  // a copy: the entry's own goes with it
+}
+
+void Scheduler::leave_queue(Entry& entry, Sequence& sequence) {
+  switch (sequence.state()) {
+    case SequenceState::kHeld:
+      --entry.num_held;
+      --num_held_;
+      num_held_tokens_ -= sequence.num_tokens();
+      return;
+    case SequenceState::kWaiting:
+      recompute_credit_.refund(sequence.num_tokens_given_up());
+      waiting_.erase(sequence);
+      return;
+    case SequenceState::kRunning: {
+      const auto place =
+          std::lower_bound(running_.begin(), running_.end(), &sequence, BeforeInOrder{});
+      CHECK(place != running_.end() && *place == &sequence, "a running sequence is not listed");
+      running_.erase(place);
+      return;
+    }
+    case SequenceState::kFinished:
+      CHECK(false, "a sequence ends once");
+  }
+}
+
+// A choice ended before it had a token. If it was the one that computed the prompt, another does.
+void Scheduler::hand_prompt_on(Entry& entry) {
+  if (entry.num_held == 0 || entry.num_held < entry.num_unfinished) return;
+  const auto is_held = [](const Sequence& sequence) {
+    return sequence.state() == SequenceState::kHeld;
+  };
+  Sequence& next = *std::ranges::find_if(entry.sequences, is_held);
+  leave_queue(entry, next);
+  next.let_go();
+  waiting_.insert(next);
+}
+
+// The prompt is computed: the other choices can start from it.
+void Scheduler::let_go_held(Entry& entry) {
+  if (entry.num_held == 0) return;
+  for (Sequence& sequence : entry.sequences) {
+    if (sequence.state() != SequenceState::kHeld) continue;
+    leave_queue(entry, sequence);
+    sequence.let_go();
+    waiting_.insert(sequence);
+  }
+}
+
+}  // namespace millrace
