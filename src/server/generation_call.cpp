@@ -318,22 +318,22 @@ bool GenerationCall::is_aborted() {
   return is_aborted_;
 }
 
-void GenerationCall::tell(GenerationProgress::News& news, std::string& out) {
+void GenerationCall::tell(const GenerationProgress::News& news, std::string& out) {
   if (request_.is_stream) return stream(news, out);
-  progress_->keep(std::move(news));
+  progress_->keep(news);
 }
 
 void GenerationCall::stream(const GenerationProgress::News& news, std::string& out) {
   if (!is_streaming_) begin_stream(out);
   ChoiceDelta delta{.choice = news.choice, .text = news.text};
-  // The prompt's text comes with the first of the choice's own.
-  std::string echoed = progress_->take_echo(news.choice);
-  if (!echoed.empty()) delta.text = echoed.append(news.text);
-  if (news.token) delta.tokens = {&*news.token, 1};
+  if (news.token != nullptr) delta.tokens = {news.token, 1};
   if (news.ending) {
     delta.ending = &*news.ending;
     delta.timings = &progress_->timings(news.choice);
   }
+  // The prompt's text comes with the first of the choice's own.
+  std::string echo = progress_->take_echo(news.choice);
+  if (!echo.empty()) delta.text = echo.append(news.text);
   writer_->delta(delta, progress_->usage(), out);
 }
 

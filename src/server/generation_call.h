@@ -94,7 +94,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void take_token(size_t prompt, TokenEvent& event, std::string& out);
   void take_end(size_t prompt, const FinishedEvent& event, std::string& out);
   void observe_token(int32_t index, TimePoint when);
-  void tell(GenerationProgress::News& news, std::string& out);
+  void tell(const GenerationProgress::News& news, std::string& out);
   void stream(const GenerationProgress::News& news, std::string& out);
   void begin_stream(std::string& out);
   void finish(std::string& out);

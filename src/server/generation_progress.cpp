@@ -50,7 +50,7 @@ std::optional<GenerationProgress::News> GenerationProgress::take_token(
   std::optional<News> news(std::in_place);
   news->choice = index;
   if (!event.is_stop_token) news->text = choice.text.push(event.token.id);
-  news->token = std::move(event.token);
+  news->token = &event.token;
   if (choice.text.has_stopped()) {
     end(*news, {.finish_reason = "stop", .stop_reason = *choice.text.stop_string()});
     news->is_stopped_by_text = true;
@@ -113,11 +113,11 @@ bool GenerationProgress::is_stop_token_of_request(std::optional<TokenId> id) con
   return id && std::find(ids.begin(), ids.end(), *id) != ids.end();
 }
 
-void GenerationProgress::keep(News news) {
+void GenerationProgress::keep(const News& news) {
   ChoiceResult& result = choices_[static_cast<size_t>(news.choice)].result;
   result.text.append(news.text);
-  if (news.token) result.tokens.push_back(*std::move(news.token));
-  if (news.ending) result.ending = *std::move(news.ending);
+  if (news.token != nullptr) result.tokens.push_back(std::move(*news.token));
+  if (news.ending) result.ending = *news.ending;
 }
 
 std::string GenerationProgress::take_echo(int32_t choice) {

@@ -20,12 +20,12 @@ namespace millrace {
 
 class GenerationProgress {
  public:
-  // What is new of one choice.
+  // What is new of one choice. Borrows: valid until the next call, and while the event lives.
   struct News {
-    int32_t choice = 0;     // prompt * n + choice of that prompt
-    std::string_view text;  // valid until the next event of the choice is taken
-    std::optional<SampledToken> token;
-    std::optional<Ending> ending;  // the choice is over
+    int32_t choice = 0;  // prompt * n + choice of that prompt
+    std::string_view text;
+    SampledToken* token = nullptr;  // the event's; none at the end of a choice
+    std::optional<Ending> ending;   // the choice is over
     // A stop string was found: the engine does not know, and may still be at work on the choice.
     bool is_stopped_by_text = false;
   };
@@ -47,7 +47,7 @@ class GenerationProgress {
   Result<std::optional<News>> take_end(size_t prompt, const FinishedEvent& event, bool is_aborted);
 
   // Adds the news to the whole answer. For calls that do not stream.
-  void keep(News news);
+  void keep(const News& news);
 
   // The prompt's text, to be shown before the first of a choice's own: for calls that stream. Empty
   // without echo, and from the second call on.
