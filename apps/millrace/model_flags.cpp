@@ -28,17 +28,33 @@ Result<int32_t> to_int32(const char* flag, int64_t value) {
   return invalid_argument(fmt::format("{} is out of range: {}", flag, value), flag);
 }
 
+Result<SchedulingPolicy> policy_of(const std::string& name) {
+  if (name == "fcfs") return SchedulingPolicy::kFcfs;
+  if (name == "priority") return SchedulingPolicy::kPriority;
+  if (name == "fair") return SchedulingPolicy::kFair;
+  return wrong_choice("--scheduling-policy", "fcfs, priority or fair", name);
+}
+
+// Of this process alone, so that nobody can find prompts whose hashes collide in its prefix cache.
+Result<SipKey> random_key() {
+  SipKey key;
+  if (::getentropy(&key, sizeof(key)) == 0) return key;
+  return Error{ErrorCode::kInternal, "the system gives no random bytes (getentropy)"};
+}
+
 Result<EngineConfig> engine_config_of(const ModelFlags& flags) {
   EngineConfig config;
   config.seed = flags.seed.value_or(0);
   const Result<int32_t> num_seqs = to_int32("--max-num-seqs", flags.max_num_seqs);
   if (!num_seqs) return num_seqs.error();
   config.max_num_seqs = *num_seqs;
-  if (flags.scheduling_policy == "priority") {
-    config.policy = SchedulingPolicy::kPriority;
-  } else if (flags.scheduling_policy != "fcfs") {
-    return wrong_choice("--scheduling-policy", "fcfs or priority", flags.scheduling_policy);
-  }
+  const Result<SchedulingPolicy> policy = policy_of(flags.scheduling_policy);
+  if (!policy) return policy.error();
+  config.policy = *policy;
+  config.enable_prefix_caching = flags.enable_prefix_caching;
+  const Result<SipKey> key = random_key();
+  if (!key) return key.error();
+  config.prefix_hash_key = *key;
   if (flags.max_model_len) {
     const Result<int32_t> tokens = to_int32("--max-model-len", *flags.max_model_len);
     if (!tokens) return tokens.error();
@@ -49,6 +65,14 @@ Result<EngineConfig> engine_config_of(const ModelFlags& flags) {
         to_int32("--max-num-batched-tokens", *flags.max_num_batched_tokens);
     if (!tokens) return tokens.error();
     config.max_num_batched_tokens = *tokens;
+  }
+  if (flags.long_prefill_token_threshold == 0) {
+    config.long_prefill_token_threshold = config.max_num_batched_tokens;
+  } else if (flags.long_prefill_token_threshold) {
+    const Result<int32_t> tokens =
+        to_int32("--long-prefill-token-threshold", *flags.long_prefill_token_threshold);
+    if (!tokens) return tokens.error();
+    config.long_prefill_token_threshold = *tokens;
   }
   return config;
 }
@@ -80,7 +104,23 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
       "--max-num-batched-tokens", flags.max_num_batched_tokens, "most tokens of one step (512)"
   );
   line.add("--max-num-seqs", flags.max_num_seqs, "most sequences that run at once");
-  line.add("--scheduling-policy", flags.scheduling_policy, "fcfs or priority");
+  line.add_size(
+      "--long-prefill-token-threshold",
+      flags.long_prefill_token_threshold,
+      "most tokens of one step for a single prompt, so that a long one does not hold up others "
+      "(256); 0: as many as the step has"
+  );
+  line.add(
+      "--scheduling-policy",
+      flags.scheduling_policy,
+      "who is next: fcfs (first come, first served), priority (the lowest `priority` of requests) "
+      "or fair (equal shares of the tokens for each API key)"
+  );
+  line.add_flag(
+      "--enable-prefix-caching,!--no-enable-prefix-caching",
+      flags.enable_prefix_caching,
+      "keep what was computed for prompts, for requests that begin alike (on)"
+  );
   line.add("--threads", flags.num_threads, "compute threads; 0: one per CPU");
   const auto take_seed = [&flags](const std::string& text) -> Result<void> {
     uint64_t seed = 0;

@@ -25,8 +25,10 @@ struct ModelFlags {
   std::optional<int64_t> kv_cache_memory_bytes;
   std::optional<int64_t> max_model_len;
   std::optional<int64_t> max_num_batched_tokens;
+  std::optional<int64_t> long_prefill_token_threshold;
   int32_t max_num_seqs = 64;
   std::string scheduling_policy = "fcfs";
+  bool enable_prefix_caching = true;
   int32_t num_threads = 0;
   std::optional<uint64_t> seed;  // none: 0
 };

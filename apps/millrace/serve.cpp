@@ -54,9 +54,12 @@ class StopSignals {
   sigset_t before_ = {};
 };
 
-Result<LocalModel> load(const ServeFlags& flags, ApiServer& server) {
+Result<LocalModel> load(
+    const ServeFlags& flags, const AdmissionLimits& admission, ApiServer& server
+) {
   Result<LocalModelOptions> options = model_options_of(flags.model);
   if (!options) return options.error();
+  options->engine.admission = admission;
   options->engine.max_num_live_seqs = flags.max_num_live_seqs;
   options->engine.n_max = std::min(options->engine.n_max, flags.max_num_live_seqs);
   options->engine.logprobs_max = flags.max_logprobs;
@@ -85,6 +88,8 @@ Result<void> serve(const ServeFlags& flags) {
   if (!server_options) return server_options.error();
   Result<ServingOptions> serving_options = serving_options_of(flags);
   if (!serving_options) return serving_options.error();
+  const Result<AdmissionLimits> admission = admission_limits_of(flags);
+  if (!admission) return admission.error();
   const bool is_tls = server_options->tls.has_value();
 
   StopSignals signals;
@@ -95,7 +100,7 @@ Result<void> serve(const ServeFlags& flags) {
   log_addresses(**server, is_tls, **log);
 
   const TimePoint start = Clock::now();
-  Result<LocalModel> model = load(flags, **server);
+  Result<LocalModel> model = load(flags, *admission, **server);
   if (!model) return model.error();
   for (const std::string& line : model->start_lines) (*log)->info(line);
   (*server)->serve(*std::move(model), *std::move(serving_options));

@@ -54,7 +54,24 @@ void add_limit_flags(CommandLine& line, ServeFlags& flags) {
   line.add(
       "--max-num-live-seqs",
       flags.max_num_live_seqs,
-      "most sequences that run or wait; further requests get 503"
+      "most sequences that run or wait; further requests get 503, or 429 where their API key holds "
+      "more than an equal share, and Retry-After"
+  );
+  line.add_size(
+      "--max-num-queued-reqs",
+      flags.max_num_queued_reqs,
+      "most sequences that wait for their first step (no limit of its own)"
+  );
+  line.add_size(
+      "--max-num-queued-tokens",
+      flags.max_num_queued_tokens,
+      "most prompt tokens of those (no limit)"
+  );
+  line.add_size(
+      "--max-result-bytes",
+      flags.max_result_bytes,
+      "most memory that the results of all requests together could take, each at its longest: "
+      "bounds n, max_tokens and logprobs (1G)"
   );
   line.add("--max-logprobs", flags.max_logprobs, "most logprobs that a request may ask for");
   line.add_size("--max-body-bytes", flags.max_body_bytes, "largest request body (64M)");
@@ -204,6 +221,25 @@ Result<ApiServerOptions> api_server_options_of(const ServeFlags& flags) {
   const std::chrono::duration<double> stall(flags.engine_stall_timeout_s);
   options.stall_timeout = std::chrono::duration_cast<Duration>(stall);
   return options;
+}
+
+Result<AdmissionLimits> admission_limits_of(const ServeFlags& flags) {
+  constexpr int64_t kSequencesMax = 1'000'000;
+  AdmissionLimits limits;
+  if (flags.max_num_queued_reqs) {
+    const int64_t num_seqs = *flags.max_num_queued_reqs;
+    if (num_seqs < 1 || num_seqs > kSequencesMax) {
+      return wrong_value("--max-num-queued-reqs", "1 to 1000000", std::to_string(num_seqs));
+    }
+    limits.max_num_queued_reqs = static_cast<int32_t>(num_seqs);
+  }
+  if (flags.max_num_queued_tokens == 0) {
+    return wrong_value("--max-num-queued-tokens", "at least 1", "0");
+  }
+  limits.max_num_queued_tokens = flags.max_num_queued_tokens;
+  if (flags.max_result_bytes == 0) return wrong_value("--max-result-bytes", "at least 1", "0");
+  limits.max_result_bytes = flags.max_result_bytes.value_or(limits.max_result_bytes);
+  return limits;
 }
 
 Result<ServingOptions> serving_options_of(const ServeFlags& flags) {

@@ -30,6 +30,9 @@ struct ServeFlags {
   int32_t num_io_threads = 0;
   int32_t num_text_threads = 0;
   int32_t max_num_live_seqs = 4096;
+  std::optional<int64_t> max_num_queued_reqs;
+  std::optional<int64_t> max_num_queued_tokens;
+  std::optional<int64_t> max_result_bytes;
   int32_t max_logprobs = 20;
   std::optional<int64_t> max_body_bytes;
   std::optional<int64_t> max_connections;
@@ -51,6 +54,7 @@ void add_serve_flags(CommandLine& line, ServeFlags& flags);
 
 // Each refuses what cannot work, by the flag's name.
 Result<ApiServerOptions> api_server_options_of(const ServeFlags& flags);
+Result<AdmissionLimits> admission_limits_of(const ServeFlags& flags);
 Result<ServingOptions> serving_options_of(const ServeFlags& flags);
 Result<NullEngineOptions> null_engine_options_of(const ServeFlags& flags);
 Result<LogOptions> log_options_of(const ServeFlags& flags);

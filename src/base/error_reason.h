@@ -30,4 +30,7 @@ inline constexpr std::string_view kContextLengthExceeded = "context_length_excee
 inline constexpr std::string_view kModelNotFound = "model_not_found";
 inline constexpr std::string_view kTemplateRefused = "chat_template_error";
 
+// The server is full, and whose requests fill it: the client's own, or everybody's (no reason).
+inline constexpr std::string_view kRateLimit = "rate_limit_exceeded";
+
 }  // namespace millrace::error_reason

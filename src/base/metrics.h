@@ -35,17 +35,6 @@ class Counter {
   std::array<MetricLine, kNumStripes> stripes_;
 };
 
-// Goes up and down.
-class Gauge {
- public:
-  void set(int64_t value) { value_.store(value, std::memory_order_relaxed); }
-  void add(int64_t n) { value_.fetch_add(n, std::memory_order_relaxed); }
-  int64_t value() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<int64_t> value_{0};
-};
-
 // What a histogram holds: plain numbers, to be read and shown.
 struct HistogramReading {
   std::span<const double> bounds;  // of the histogram, which outlives this

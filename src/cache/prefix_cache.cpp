@@ -24,9 +24,9 @@ PrefixMatch PrefixCache::match(Prefix prefix, int32_t num_tokens_max) const {
   CHECK(num_tokens_max <= prefix.tokens.size(), "a match beyond the end");
   prefix.hashes.extend(prefix.tokens, block_size(), options_.hash_key);
   PrefixMatch match;
-  std::vector<TokenId> tokens(static_cast<size_t>(block_size()));
+  std::vector<TokenId> buffer(static_cast<size_t>(block_size()));
   for (int32_t index = 0; (index + 1) * block_size() <= num_tokens_max; ++index) {
-    prefix.tokens.copy(index * block_size(), tokens);
+    const std::span<const TokenId> tokens = prefix.tokens.read(index * block_size(), buffer);
     const std::optional<BlockId> block =
         index_.find_whole(prefix.hashes.before(index), prefix.hashes.through(index), tokens);
     if (!block) break;
@@ -127,26 +127,21 @@ void PrefixCache::discard(std::span<const BlockId> table) {
 BlockId PrefixCache::keep(Prefix prefix, int32_t index, int32_t num_tokens, BlockId block) {
   CHECK(num_tokens > 0 && num_tokens <= block_size(), "tokens of one block");
   prefix.hashes.extend(prefix.tokens, block_size(), options_.hash_key);
-  std::vector<TokenId> tokens(static_cast<size_t>(num_tokens));
-  prefix.tokens.copy(index * block_size(), tokens);
+  buffer_.resize(static_cast<size_t>(num_tokens));
+  const std::span<const TokenId> tokens = prefix.tokens.read(index * block_size(), buffer_);
   const Hash128 before = prefix.hashes.before(index);
   if (num_tokens < block_size()) {
     index_.enter(block, before, tokens);
     return block;
   }
-  const Hash128 through = prefix.hashes.through(index);
-  const std::optional<BlockId> there = index_.find_whole(before, through, tokens);
+  const BlockId there = index_.enter_whole(block, before, prefix.hashes.through(index), tokens);
   if (there == block) return block;
-  if (!there) {
-    index_.enter_whole(block, before, through, tokens);
-    return block;
-  }
   CHECK(pool_.num_references(block) == 1, "a block that is written is shared");
-  pool_.add_reference(*there);
-  move_end(block, *there);
+  pool_.add_reference(there);
+  move_end(block, there);
   forget(block);
   pool_.release(block);
-  return *there;
+  return there;
 }
 
 std::optional<HiddenSlotId> PrefixCache::reserve_hidden(Prefix prompt) {

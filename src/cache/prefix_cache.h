@@ -118,6 +118,7 @@ class PrefixCache {
       prompt_ends_;  // where a prompt ends whose hidden state is kept
   std::vector<std::optional<PromptEnd>> ends_of_blocks_;  // [num_blocks]
   std::vector<HiddenSlotId> free_hidden_;
+  std::vector<TokenId> buffer_;  // of keep(), which is called too often to allocate
 };
 
 }  // namespace millrace

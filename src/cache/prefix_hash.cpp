@@ -27,10 +27,10 @@ Hash128 extend_prefix_hash(SipKey key, Hash128 before, std::span<const TokenId> 
 void PrefixHashes::extend(const TokenView& tokens, int32_t block_size, SipKey key) {
   const int32_t num_full = tokens.size() / block_size;
   if (num_full <= num_blocks()) return;
-  std::vector<TokenId> block(static_cast<size_t>(block_size));
-  hashes_.reserve(static_cast<size_t>(num_full));
+  std::vector<TokenId> buffer(static_cast<size_t>(block_size));
+  if (hashes_.empty()) hashes_.reserve(static_cast<size_t>(num_full));
   for (int32_t index = num_blocks(); index < num_full; ++index) {
-    tokens.copy(index * block_size, block);
+    const std::span<const TokenId> block = tokens.read(index * block_size, buffer);
     hashes_.push_back(extend_prefix_hash(key, before(index), block));
   }
 }

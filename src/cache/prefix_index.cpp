@@ -1,6 +1,8 @@
 #include "cache/prefix_index.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -12,10 +14,15 @@ namespace {
 // two, about 0.1 us, and what it saves at most is one block's tokens.
 constexpr int32_t kNumSeenMax = 16;
 
-// Where blocks that begin alike are listed. Both its inputs are as good as random or compared
-// later.
-Hash128 list_of(Hash128 before, TokenId first) {
-  return {.low = mix64(before.low + static_cast<uint64_t>(first)), .high = before.high};
+// Where blocks that begin alike are listed, among others. A hash is as good as random already.
+template <class Heads>
+auto& list_of(Heads& heads, Hash128 before, TokenId first) {
+  return heads[mix64(before.low + static_cast<uint64_t>(first)) & (heads.size() - 1)];
+}
+
+template <class Heads>
+auto& list_of(Heads& heads, Hash128 through) {
+  return heads[through.low & (heads.size() - 1)];
 }
 
 int32_t num_common(std::span<const TokenId> a, std::span<const TokenId> b) {
@@ -30,8 +37,8 @@ PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t block_size) : block_size_(b
   CHECK(num_blocks >= 0 && block_size > 0, "blocks that cannot be");
   entries_.resize(static_cast<size_t>(num_blocks));
   tokens_.resize(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size));
-  whole_.reserve(static_cast<size_t>(num_blocks));
-  newest_.reserve(static_cast<size_t>(num_blocks));
+  whole_.resize(std::bit_ceil(static_cast<size_t>(num_blocks)));
+  newest_.resize(whole_.size());
 }
 
 std::span<const TokenId> PrefixIndex::tokens(BlockId block) const {
@@ -55,41 +62,50 @@ void PrefixIndex::enter(BlockId block, Hash128 before, std::span<const TokenId> 
   if (is_new) link(block);
 }
 
-void PrefixIndex::enter_whole(
+BlockId PrefixIndex::enter_whole(
     BlockId block, Hash128 before, Hash128 through, std::span<const TokenId> tokens
 ) {
   CHECK(tokens.size() == static_cast<size_t>(block_size_), "a whole block of tokens");
+  const std::optional<BlockId> there = find_hash(through);
+  if (there && holds(*there, before, tokens)) return *there;
   enter(block, before, tokens);
-  const bool is_new = whole_.emplace(through, block).second;
   // Two prefixes of one hash: the second is found by its beginning only.
-  if (is_new) at(block).through = through;
+  if (there) return block;
+  std::optional<BlockId>& head = list_of(whole_, through);
+  at(block).through = through;
+  at(block).next_whole = std::exchange(head, block);
+  return block;
+}
+
+std::optional<BlockId> PrefixIndex::find_hash(Hash128 through) const {
+  std::optional<BlockId> block = list_of(whole_, through);
+  while (block && at(*block).through != through) block = at(*block).next_whole;
+  return block;
 }
 
 void PrefixIndex::erase(BlockId block) {
   if (!contains(block)) return;
   unlink(block);
-  if (at(block).through) whole_.erase(*at(block).through);
+  unlink_whole(block);
   at(block) = {};
 }
 
 std::optional<BlockId> PrefixIndex::find_whole(
     Hash128 before, Hash128 through, std::span<const TokenId> tokens
 ) const {
-  const auto found = whole_.find(through);
-  if (found == whole_.end()) return std::nullopt;
-  const BlockId block = found->second;
-  const bool is_same =
-      at(block).before == before && std::ranges::equal(this->tokens(block), tokens);
-  return is_same ? std::optional(block) : std::nullopt;
+  const std::optional<BlockId> block = find_hash(through);
+  return block && holds(*block, before, tokens) ? block : std::nullopt;
+}
+
+bool PrefixIndex::holds(BlockId block, Hash128 before, std::span<const TokenId> tokens) const {
+  return at(block).before == before && std::ranges::equal(this->tokens(block), tokens);
 }
 
 std::optional<BlockPart> PrefixIndex::find_part(Hash128 before, std::span<const TokenId> tokens)
     const {
   if (tokens.empty()) return std::nullopt;
-  const auto found = newest_.find(list_of(before, tokens[0]));
-  if (found == newest_.end()) return std::nullopt;
   std::optional<BlockPart> best;
-  std::optional<BlockId> block = found->second;
+  std::optional<BlockId> block = list_of(newest_, before, tokens[0]);
   for (int32_t i = 0; block && i < kNumSeenMax; ++i, block = at(*block).older) {
     if (at(*block).before != before) continue;
     const int32_t num_tokens = num_common(this->tokens(*block), tokens);
@@ -100,37 +116,33 @@ std::optional<BlockPart> PrefixIndex::find_part(Hash128 before, std::span<const 
 }
 
 void PrefixIndex::link(BlockId block) {
-  const auto [newest, is_first] =
-      newest_.try_emplace(list_of(at(block).before, *tokens_at(block)), block);
-  if (!is_first) {
-    at(block).older = newest->second;
-    at(newest->second).newer = block;
-    newest->second = block;
-  }
+  std::optional<BlockId>& newest = list_of(newest_, at(block).before, *tokens_at(block));
+  if (newest) at(*newest).newer = block;
+  at(block).older = std::exchange(newest, block);
   ++num_entered_;
 }
 
 void PrefixIndex::unlink(BlockId block) {
   const Entry& entry = at(block);
+  std::optional<BlockId>& newest = list_of(newest_, entry.before, *tokens_at(block));
   if (entry.older) at(*entry.older).newer = entry.newer;
-  if (entry.newer) {
-    at(*entry.newer).older = entry.older;
-  } else {
-    const auto newest = newest_.find(list_of(entry.before, *tokens_at(block)));
-    CHECK(newest != newest_.end() && newest->second == block, "a block is not in its list");
-    if (entry.older) {
-      newest->second = *entry.older;
-    } else {
-      newest_.erase(newest);
-    }
-  }
+  (entry.newer ? at(*entry.newer).older : newest) = entry.older;
   --num_entered_;
+}
+
+void PrefixIndex::unlink_whole(BlockId block) {
+  if (!at(block).through) return;
+  std::optional<BlockId>* link = &list_of(whole_, *at(block).through);
+  while (*link != block) {
+    CHECK(link->has_value(), "a whole block is not in its list");
+    link = &at(**link).next_whole;
+  }
+  *link = at(block).next_whole;
 }
 
 void PrefixIndex::check_invariants() const {
   int32_t num_entered = 0;
   size_t num_whole = 0;
-  size_t num_newest = 0;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const BlockId block{static_cast<int32_t>(i)};
     const Entry& entry = entries_[i];
@@ -141,20 +153,22 @@ void PrefixIndex::check_invariants() const {
     ++num_entered;
     CHECK(entry.num_tokens <= block_size_, "more tokens than a block holds");
     if (entry.through) {
-      ++num_whole;
       CHECK(entry.num_tokens == block_size_, "a part of a block is listed as a whole one");
-      const auto found = whole_.find(*entry.through);
-      CHECK(found != whole_.end() && found->second == block, "a whole block cannot be found");
+      CHECK(find_hash(*entry.through) == block, "a whole block cannot be found");
+      ++num_whole;
     }
     if (entry.older) CHECK(at(*entry.older).newer == block, "a list is linked one way only");
-    if (entry.newer) continue;
-    ++num_newest;
-    const auto newest = newest_.find(list_of(entry.before, tokens(block)[0]));
-    CHECK(newest != newest_.end() && newest->second == block, "a list begins elsewhere");
+    if (entry.newer) CHECK(at(*entry.newer).older == block, "a list is linked one way only");
+    if (!entry.newer) {
+      CHECK(list_of(newest_, entry.before, tokens(block)[0]) == block, "a list begins elsewhere");
+    }
   }
   CHECK(num_entered == num_entered_, "entries are miscounted");
-  CHECK(num_whole == whole_.size(), "a hash leads to a block that was erased");
-  CHECK(num_newest == newest_.size(), "a list leads to a block that was erased");
+  size_t num_listed = 0;
+  for (std::optional<BlockId> block : whole_) {
+    for (; block; block = at(*block).next_whole) ++num_listed;
+  }
+  CHECK(num_whole == num_listed, "a hash leads to a block that was erased");
 }
 
 }  // namespace millrace

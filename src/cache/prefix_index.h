@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "base/id.h"
@@ -33,8 +32,11 @@ class PrefixIndex {
   void enter(BlockId block, Hash128 before, std::span<const TokenId> tokens);
 
   // The same for a block whose tokens are all there; `through`: the hash that includes them.
-  // REQUIRES: find_whole(before, through, tokens) finds nothing.
-  void enter_whole(BlockId block, Hash128 before, Hash128 through, std::span<const TokenId> tokens);
+  // Returns the block that held these tokens after this prefix before, and enters nothing then; or
+  // `block`.
+  BlockId enter_whole(
+      BlockId block, Hash128 before, Hash128 through, std::span<const TokenId> tokens
+  );
 
   // Nothing happens if it was not entered.
   void erase(BlockId block);
@@ -61,10 +63,15 @@ class PrefixIndex {
     Hash128 before;
     std::optional<Hash128> through;  // of a whole block
     int32_t num_tokens = 0;          // 0: not entered
-    std::optional<BlockId> older;    // neighbours among those that begin alike
+    std::optional<BlockId> older;    // neighbours in the list of those that begin alike
     std::optional<BlockId> newer;
+    std::optional<BlockId> next_whole;  // in the list of whole ones
   };
+  // Hash tables whose lists run through the entries: a step of a full server enters a dozen blocks,
+  // and a node of its own for each costs more than all the rest.
+  using Heads = std::vector<std::optional<BlockId>>;  // [a power of 2]
 
+  bool holds(BlockId block, Hash128 before, std::span<const TokenId> tokens) const;
   Entry& at(BlockId block) { return entries_[static_cast<size_t>(block.value)]; }
   const Entry& at(BlockId block) const { return entries_[static_cast<size_t>(block.value)]; }
   TokenId* tokens_at(BlockId block) {
@@ -72,12 +79,14 @@ class PrefixIndex {
   }
   void link(BlockId block);
   void unlink(BlockId block);
+  void unlink_whole(BlockId block);
+  std::optional<BlockId> find_hash(Hash128 through) const;
 
   int32_t block_size_;
-  std::vector<Entry> entries_;                   // [num_blocks]
-  std::vector<TokenId> tokens_;                  // [num_blocks, block_size]
-  std::unordered_map<Hash128, BlockId> whole_;   // by `through`
-  std::unordered_map<Hash128, BlockId> newest_;  // by the prefix and the first token after it
+  std::vector<Entry> entries_;   // [num_blocks]
+  std::vector<TokenId> tokens_;  // [num_blocks, block_size]
+  Heads whole_;                  // whole ones, by `through`
+  Heads newest_;                 // all, by the prefix and the first token after it
   int32_t num_entered_ = 0;
 };
 

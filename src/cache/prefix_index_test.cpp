@@ -64,6 +64,15 @@ TEST(PrefixIndex, ABlockMayGrowUntilItIsWhole) {
   index.check_invariants();
 }
 
+TEST(PrefixIndex, EntersAWholeBlockOnceOnly) {
+  PrefixIndex index(4, 3);
+  EXPECT_EQ(index.enter_whole(BlockId{2}, kRoot, kThrough, Tokens{5, 6, 7}), BlockId{2});
+  EXPECT_EQ(index.enter_whole(BlockId{2}, kRoot, kThrough, Tokens{5, 6, 7}), BlockId{2});
+  EXPECT_EQ(index.enter_whole(BlockId{0}, kRoot, kThrough, Tokens{5, 6, 7}), BlockId{2});
+  EXPECT_FALSE(index.contains(BlockId{0}));
+  index.check_invariants();
+}
+
 TEST(PrefixIndex, ForgetsWhatIsErased) {
   PrefixIndex index(4, 2);
   index.enter_whole(BlockId{0}, kRoot, kThrough, Tokens{5, 6});

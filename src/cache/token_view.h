@@ -30,6 +30,16 @@ struct TokenView {
     const std::span<const TokenId> rest = output.subspan(begin - prompt.size(), out.size());
     std::copy(rest.begin(), rest.end(), out.begin());
   }
+
+  // The tokens from `first` on: where they lie, if they lie together, or copied to `buffer`, whose
+  // size says how many. REQUIRES: first + buffer.size() <= size().
+  std::span<const TokenId> read(int32_t first, std::span<TokenId> buffer) const {
+    const auto begin = static_cast<size_t>(first);
+    if (begin + buffer.size() <= prompt.size()) return prompt.subspan(begin, buffer.size());
+    if (begin >= prompt.size()) return output.subspan(begin - prompt.size(), buffer.size());
+    copy(first, buffer);
+    return buffer;
+  }
 };
 
 }  // namespace millrace

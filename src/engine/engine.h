@@ -15,6 +15,7 @@
 #include "base/id.h"
 #include "base/result.h"
 #include "engine/engine_event.h"
+#include "engine/refusal.h"
 #include "engine/step_sizes.h"
 #include "sampling/sampling_params.h"
 #include "sched/scheduler_config.h"
@@ -60,21 +61,45 @@ struct EngineStats {
   int32_t num_blocks_free = 0;  // hold nothing
   int32_t num_blocks_cached = 0;  // hold prefixes that nobody uses now; given away when needed
   int32_t num_blocks = 0;
-  int64_t num_waiting_tokens = 0;   // to be computed for the sequences that wait
-  int64_t num_tokens_computed = 0;  // since the start, with those computed again
-  int64_t num_prompt_tokens = 0;    // since the start, of sequences that got their first token
-  int64_t num_output_tokens = 0;    // since the start
-  int64_t num_preemptions = 0;      // since the start
+  int64_t num_waiting_tokens = 0;     // to be computed for the sequences that wait
+  int64_t num_tokens_computed = 0;    // since the start, with those computed again
+  int64_t num_tokens_recomputed = 0;  // since the start: those alone
+  int64_t num_prompt_tokens = 0;      // since the start, of sequences that got their first token
+  int64_t num_output_tokens = 0;      // since the start
+  int64_t num_preemptions = 0;        // since the start
   // Since the start, in tokens: what was looked up in the prefix cache, and what of it was there.
   int64_t num_prefix_queries = 0;
   int64_t num_prefix_hits = 0;
-  int64_t num_steps = 0;  // since the start
-  StepSizes step_sizes;   // of those steps
+  int64_t num_block_copies = 0;  // since the start: of blocks of which the beginning was there
+  int64_t num_resumed = 0;       // since the start: sequences that began without a forward pass
+  int64_t num_steps = 0;         // since the start
+  StepSizes step_sizes;          // of those steps
   Duration last_step_time{0};
+
+  int32_t num_queued_seqs = 0;     // accepted, and neither run nor had a place when they came
+  RefusalCounts num_refused = {};  // since the start
+  // Over the last seconds in which there was work; 0: not known yet.
+  double computed_tokens_per_second = 0.0;
+  double output_tokens_per_second = 0.0;
 
   // Since when there has been work and no step has ended: how long an engine may be stuck. None
   // while there is nothing to do.
   std::optional<TimePoint> working_since;
+};
+
+// How much may wait, and how much may be promised, beside the number of live sequences. A waiting
+// sequence holds little memory, so what is none by default is a matter of taste: how long clients
+// would rather wait than be told to come back.
+struct AdmissionLimits {
+  // Sequences that wait for their first step: each choice of a request is one. A sequence that
+  // finds a free place among the running ones does not wait. At least 1.
+  std::optional<int32_t> max_num_queued_reqs = {};
+  // Prompt tokens of those. A request that is the first to wait is taken whatever its length: it
+  // would be refused for ever. At least 1.
+  std::optional<int64_t> max_num_queued_tokens = {};
+  // What the results of all live requests may come to, each at its longest: tokens and logprobs.
+  // 1 GiB is 32,000 choices of 4096 tokens, or 1,300 with 20 logprobs for each token.
+  int64_t max_result_bytes = int64_t{1} << 30;
 };
 
 // What an engine accepts at most.
@@ -88,6 +113,8 @@ struct EngineLimits {
   int32_t block_size = 0;         // tokens of a KV block
   int32_t num_blocks = 0;
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
+  bool enable_prefix_caching = false;
+  AdmissionLimits admission = {};
 };
 
 // Thread-safe.
@@ -97,8 +124,11 @@ class Engine {
 
   // Checks the request on the calling thread and queues it; any thread. Once accepted, each of its
   // n choices ends in exactly one FinishedEvent. The engine shares the sink until the last of them.
-  // kInvalidArgument: it can never run, `where` is the field. kResourceExhausted: too many live
-  // sequences; try again later. kCancelled: the engine is shutting down.
+  // kInvalidArgument: it can never run, `where` is the field. kResourceExhausted: a limit on what
+  // is live or waits stands in its way (or there was no memory to queue it); its `reason` is
+  // error_reason::kRateLimit if its own tenant holds more than an equal share, and `retry_after`
+  // says when to come back. kDeadlineExceeded: the deadline has passed. kCancelled: the engine is
+  // shutting down.
   virtual Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink) = 0;
 
   // Ends what is unfinished of a request, soon: a step may still be under way. Idempotent, never

@@ -1,6 +1,6 @@
 // What stands between an engine's many callers and its one thread: checks requests, counts what is
-// live, refuses what is too much, and passes commands on in order. Part of an engine, which owns
-// it.
+// live, refuses what is too much (Admission), and passes commands on in order. Part of an engine,
+// which owns it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,10 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/result.h"
+#include "engine/admission.h"
 #include "engine/engine.h"
+#include "engine/tenants.h"
+#include "engine/throughput_meter.h"
 #include "sched/request.h"
 #include "sched/scheduler_config.h"
 
@@ -27,11 +30,15 @@ Result<void> check_request(
     const EngineRequest& request, const SchedulerConfig& config, const EngineLimits& limits
 );
 
+// Refuses limits that nothing could pass; the error's `where` is the field. Pure.
+Result<void> check_admission(const AdmissionLimits& limits);
+
 class Intake {
  public:
   struct Submission {
     Request request;
     std::shared_ptr<EventSink> sink;
+    Arrivals arrival;
   };
   struct Cancellation {
     RequestId request;
@@ -58,28 +65,42 @@ class Intake {
   // Refuses requests from now on and passes the mode on, if it is stronger than the last.
   void shut_down(ShutdownMode mode);
 
-  // num_live_seqs and working_since are filled in; the rest is the engine's.
+  // Fills in what callers do to an engine, and its speed: num_live_seqs, num_queued_seqs,
+  // num_refused, the tokens per second and working_since. The rest is the engine's.
   void fill(EngineStats& stats) const;
 
   // --- The engine thread ---
 
-  std::optional<Command> pop() { return commands_.pop(); }
-  std::optional<Command> pop_until(TimePoint deadline) { return commands_.pop_until(deadline); }
-  std::optional<Command> try_pop() { return commands_.try_pop(); }
+  std::optional<Command> pop() { return taken(commands_.pop()); }
+  std::optional<Command> pop_until(TimePoint deadline) {
+    return taken(commands_.pop_until(deadline));
+  }
+  std::optional<Command> try_pop() { return taken(commands_.try_pop()); }
 
   // Call it before the sink hears of the end: the place of the sequence is free for another then.
   void account(const FinishedEvent& finished);
 
-  // Up to `when` the engine is not stuck: a step has ended, or nothing is due before.
+  // A step has ended, and with it `stats` tell of all commands that were popped before.
+  void note_step(const EngineStats& stats);
+
+  // Up to `when` the engine is not stuck: nothing is due before.
   void note_progress(TimePoint when);
 
  private:
   struct LiveRequest {
     bool is_cancelled = false;           // as a whole
     std::vector<bool> choice_cancelled;  // [n], or over
+    TenantId tenant;
+    ResultBytes result_bytes;
   };
 
-  // Both with mutex_ held: send() for the order. The engine thread is woken when it is not.
+  std::optional<Command> taken(std::optional<Command> command);
+
+  // With mutex_ held. Whoever calls send() wakes the engine thread once it is not.
+  Result<RequestId> accept(EngineRequest& request, std::shared_ptr<EventSink> sink);
+  std::optional<Error> find_refusal(
+      const EngineRequest& request, const Claim& claim, TenantId tenant, TimePoint now
+  );
   Hash128 prefix_root(RequestId id, const std::string& cache_salt) const;
   void send(Command command);
 
@@ -91,10 +112,14 @@ class Intake {
   // sequence cancelled twice (choice and request), end, and be taken by another that is submitted
   // and cancelled twice: five commands; and one shutdown of each mode. So there is always room.
   BoundedQueue<Command> commands_;
+  Arrivals taken_;  // with the commands since the last step; the engine thread's
 
   mutable std::mutex mutex_;  // guards all below; never held while a sink is called
   std::unordered_map<RequestId, LiveRequest> live_;
-  int32_t num_live_seqs_ = 0;
+  Admission admission_;
+  Tenants tenants_;
+  ThroughputMeter throughput_;
+  RefusalCounts num_refused_ = {};
   uint64_t num_accepted_ = 0;
   uint64_t prefix_epoch_ = 0;             // how often the prefix cache was reset
   std::optional<ShutdownMode> shutdown_;  // the strongest asked for

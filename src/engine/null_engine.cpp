@@ -51,6 +51,7 @@ EngineLimits limits_of(const NullEngineOptions& options, const SchedulerConfig& 
       .block_size = config.block_size,
       .num_blocks = config.num_blocks,
       .policy = options.policy,
+      .admission = options.admission,
   };
 }
 
@@ -101,7 +102,7 @@ Result<void> check_options(const NullEngineOptions& options) {
   if (options.n_max < 1 || options.n_max > options.max_num_live_seqs) {
     return refuse("n_max", "must be between 1 and max_num_live_seqs");
   }
-  return {};
+  return check_admission(options.admission);
 }
 
 int64_t num_kv_tokens_of(const SequenceTimings& timings) {
@@ -237,6 +238,7 @@ void NullEngine::add(Intake::Submission submission) {
     slot.timings = {.arrival = request.arrival, .num_prompt_tokens = num_prompt_tokens};
     live.choices.emplace_back(index);
     waiting_.emplace(slot.precedence, index);
+    counts_.num_waiting_tokens += num_prompt_tokens;
   }
   ++num_added_;
 }
@@ -296,6 +298,7 @@ void NullEngine::admit_waiting(TimePoint now) {
     const SlotIndex index = waiting_.begin()->second;
     waiting_.erase(waiting_.begin());
     Slot& slot = slots_[index];
+    counts_.num_waiting_tokens -= slot.timings.num_prompt_tokens;
     slot.is_running = true;
     slot.timings.first_scheduled = now;
     slot.first_due = now + options_.time_to_first_token;
@@ -409,6 +412,7 @@ void NullEngine::finish(
     num_kv_tokens_ -= num_kv_tokens_of(slot.timings);
   } else {
     waiting_.erase({slot.precedence, index});
+    counts_.num_waiting_tokens -= slot.timings.num_prompt_tokens;
   }
   ++slot.turn;  // what is still in running_ is stale now
   slot.request = nullptr;
@@ -434,7 +438,7 @@ void NullEngine::publish_stats() {
   const int64_t num_blocks_used = div_ceil(num_kv_tokens_, int64_t{limits().block_size});
   counts_.num_blocks_free =
       static_cast<int32_t>(std::max(int64_t{0}, counts_.num_blocks - num_blocks_used));
-  intake_.note_progress(Clock::now());
+  intake_.note_step(counts_);
   const std::lock_guard lock(mutex_);
   stats_ = counts_;
 }

@@ -61,6 +61,7 @@ struct NullEngineOptions {
   int32_t max_model_len = 8192;
   int32_t max_num_seqs = 64;
   int32_t max_num_live_seqs = 4096;
+  AdmissionLimits admission;
   int32_t n_max = 128;
   int32_t logprobs_max = 20;
   int32_t block_size = 16;  // the KV cache that the statistics tell of always holds all that runs

@@ -318,6 +318,9 @@ TEST(NullEngine, RefusesOptionsThatCannotWork) {
   EXPECT_EQ(field_refused([](auto& o) { o.max_num_live_seqs = 0; }), "n_max");
   EXPECT_EQ(field_refused([](auto& o) { o.block_size = 0; }), "block_size");
   EXPECT_EQ(
+      field_refused([](auto& o) { o.admission.max_num_queued_reqs = 0; }), "max_num_queued_reqs"
+  );
+  EXPECT_EQ(
       field_refused([](auto& o) {
         o.max_num_seqs = o.max_num_live_seqs = std::numeric_limits<int32_t>::max() / 8;
         o.max_model_len = 1 << 20;
@@ -371,7 +374,9 @@ TEST(NullEngine, EndsARequestAtItsDeadlineWhetherItRunsOrWaits) {
     EXPECT_TRUE(record.tokens.empty());
   }
   request.deadline = Clock::now() - hours(1);
-  EXPECT_EQ(reason_of(submit(*engine, request).finish(2)[0]), FinishReason::kDeadline);
+  const auto late = engine->submit(request, std::make_shared<EventQueue>(request));
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
 }
 
 TEST(NullEngine, FailsARequestThatIsToldToFailAndNoOther) {

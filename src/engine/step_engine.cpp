@@ -25,6 +25,8 @@ SchedulerConfig scheduler_config_of(const EngineConfig& config, const ModelRunne
       .max_model_len = config.max_model_len.value_or(model_len),
       .block_size = runner.block_size(),
       .num_blocks = runner.num_blocks(),
+      .enable_prefix_caching = config.enable_prefix_caching,
+      .prefix_hash_key = config.prefix_hash_key,
       .num_hidden_slots = runner.num_hidden_slots(),
       .eos_token_ids = config.eos_token_ids,
   };
@@ -58,7 +60,7 @@ Result<void> check_config(const EngineConfig& config, const ModelRunner& runner)
         "n_max"
     );
   }
-  return {};
+  return check_admission(config.admission);
 }
 
 EngineLimits limits_of(
@@ -74,6 +76,8 @@ EngineLimits limits_of(
       .block_size = scheduler.block_size,
       .num_blocks = scheduler.num_blocks,
       .policy = scheduler.policy,
+      .enable_prefix_caching = scheduler.enable_prefix_caching,
+      .admission = config.admission,
   };
 }
 
@@ -185,7 +189,7 @@ void StepEngine::publish_stats() {
       .step_sizes = core_.step_sizes(),
       .last_step_time = core_.last_step_time(),
   };
-  intake_.note_progress(Clock::now());
+  intake_.note_step(stats);
   const std::lock_guard lock(mutex_);
   stats_ = stats;
 }

@@ -37,8 +37,13 @@ struct EngineConfig {
   // Sequences that run or wait, together; further requests are refused. A few thousand streams fit,
   // and what waits behind them would only time out.
   int32_t max_num_live_seqs = 4096;
+  AdmissionLimits admission;
   int32_t n_max = 128;
   int32_t logprobs_max = 20;
+
+  // See SchedulerConfig. Whoever serves strangers draws a key that they cannot know.
+  bool enable_prefix_caching = true;
+  SipKey prefix_hash_key;
 
   std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json
   uint64_t seed = 0;                   // requests without a seed get one that follows from this

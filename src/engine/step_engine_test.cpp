@@ -104,6 +104,8 @@ TEST(Engine, RefusesLimitsThatCannotWork) {
   EXPECT_EQ(field_refused({.max_model_len = 0}), "max_model_len");
   EXPECT_EQ(field_refused({.n_max = 0}), "n_max");
   EXPECT_EQ(field_refused({.max_num_live_seqs = 0}), "n_max");
+  EXPECT_EQ(field_refused({.admission = {.max_num_queued_tokens = 0}}), "max_num_queued_tokens");
+  EXPECT_EQ(field_refused({.admission = {.max_result_bytes = 0}}), "max_result_bytes");
   EXPECT_EQ(field_refused({.eos_token_ids = {2, 24}}), "eos_token_ids");
   EXPECT_EQ(field_refused({.eos_token_ids = {-1}}), "eos_token_ids");
 }
@@ -196,13 +198,13 @@ TEST(Engine, CancelsOnceWhateverIsAskedHowOften) {
   EXPECT_EQ(submit(*engine, request_of_length(2, 3)).finish()[0].tokens.size(), 3U);
 }
 
-TEST(Engine, EndsARequestWhoseDeadlineHasPassed) {
+TEST(Engine, RefusesARequestWhoseDeadlineHasPassed) {
   const auto engine = start_engine();
   EngineRequest request = request_of_length(2, 60);
   request.deadline = Clock::now() - std::chrono::seconds(1);
-  const SequenceRecord record = submit(*engine, request).finish()[0];
-  EXPECT_EQ(record.finished[0].reason, FinishReason::kDeadline);
-  EXPECT_TRUE(record.tokens.empty());
+  const auto late = engine->submit(request, std::make_shared<EventQueue>(request));
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
 }
 
 TEST(Engine, ABrokenRequestTouchesNoOther) {

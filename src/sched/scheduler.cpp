@@ -105,6 +105,7 @@ StepPlan Scheduler::plan(TimePoint now) {
           {.num_tokens = config_.max_num_batched_tokens, .num_logit_rows = config_.max_logit_rows},
   };
   scheduled_.clear();
+  draft.plan.scheduled.reserve(running_.size());
   drop_cancelled_and_expired(draft, now);
   continue_running(draft);
   admit_waiting(draft, now);

@@ -1,4 +1,5 @@
-// What the control plane costs: one plan and commit of a step in which everyone gets one token.
+// What the control plane costs: one plan and commit of a step in which everyone gets one token, and
+// finding a long prompt in the prefix cache.
 #include <benchmark/benchmark.h>
 
 #include "sched/scheduler.h"
@@ -17,23 +18,63 @@ void BM_PlanAndCommit(benchmark::State& state) {
       .max_logit_rows = num_running,
       .max_model_len = 1 << 20,
       .block_size = 16,
-      .num_blocks = num_running << 16,
+      .num_blocks = num_running << 8,
+      .num_hidden_slots = num_running << 8,
   };
   Scheduler scheduler(config);
   for (int32_t i = 0; i < num_running + num_waiting; ++i) {
     Request request{
-        .id = RequestId{static_cast<uint64_t>(i)}, .prompt = std::vector<TokenId>(64, 1)};
+        .id = RequestId{static_cast<uint64_t>(i)}, .prompt = std::vector<TokenId>(64, i)};
     request.sampling.max_tokens = 1 << 20;
     if (!scheduler.add(std::move(request)).ok()) return state.SkipWithError("refused");
   }
+  // Made by the sampler, not the scheduler: so once, but for the token.
+  std::vector<StepOutcome> outcomes(static_cast<size_t>(num_running), SampledToken{});
+  TokenId token = 0;
   for (auto _ : state) {
     const StepPlan plan = scheduler.plan(TimePoint{});
-    const std::vector<StepOutcome> outcomes(plan.scheduled.size(), SampledToken{.id = 1});
+    ++token;
+    for (StepOutcome& outcome : outcomes) std::get<SampledToken>(outcome).id = token;
     benchmark::DoNotOptimize(scheduler.commit(plan, outcomes, TimePoint{}));
   }
   state.SetItemsProcessed(state.iterations() * num_running);
 }
-BENCHMARK(BM_PlanAndCommit)->Args({1, 0})->Args({64, 0})->Args({64, 4000})->Args({256, 4000});
+// A fixed number of steps, whose sequences fit the pool: the longest has 64 + 4,000 tokens.
+BENCHMARK(BM_PlanAndCommit)
+    ->Args({1, 0})
+    ->Args({8, 0})
+    ->Args({64, 4000})
+    ->Args({256, 0})
+    ->Args({256, 4000})
+    ->Iterations(4000);
+
+// Argument: tokens of a prompt that is all there, as an exact repeat; the hashes of its blocks are
+// computed each time, as for a new request.
+void BM_MatchPrefix(benchmark::State& state) {
+  const auto num_tokens = static_cast<int32_t>(state.range(0));
+  constexpr int32_t kBlockSize = 16;
+  PrefixCache cache(
+      {.num_blocks = num_tokens / kBlockSize, .block_size = kBlockSize, .num_hidden_slots = 1}
+  );
+  std::vector<TokenId> prompt(static_cast<size_t>(num_tokens));
+  for (int32_t i = 0; i < num_tokens; ++i) prompt[static_cast<size_t>(i)] = i;
+  PrefixHashes hashes(Hash128{});
+  const PrefixCache::Prefix prefix{.tokens = {.prompt = prompt}, .hashes = hashes};
+  const auto table = cache.try_allocate(static_cast<size_t>(num_tokens / kBlockSize)).value();
+  for (int32_t i = 0; i < num_tokens / kBlockSize; ++i) {
+    cache.keep(prefix, i, kBlockSize, table[static_cast<size_t>(i)]);
+  }
+  cache.keep_hidden(prefix, table.back(), cache.reserve_hidden(prefix).value());
+  cache.release(table);
+  for (auto _ : state) {
+    PrefixHashes fresh(Hash128{});
+    const PrefixMatch match =
+        cache.match({.tokens = {.prompt = prompt}, .hashes = fresh}, num_tokens);
+    if (!match.hidden) state.SkipWithError("the prompt was not found");
+  }
+  state.SetItemsProcessed(state.iterations() * num_tokens);
+}
+BENCHMARK(BM_MatchPrefix)->Arg(1024)->Arg(32768);
 
 }  // namespace
 }  // namespace millrace

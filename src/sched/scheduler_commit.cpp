@@ -26,7 +26,9 @@ std::vector<FinishedEvent> Scheduler::commit(
     recompute_credit_.earn(num_useful);
     totals_.num_tokens_computed += stretch.num_tokens;
     totals_.num_tokens_recomputed += stretch.num_tokens - num_useful;
-    share_.charge(sequence.request().tenant, num_useful + (token ? 1 : 0));
+    if (config_.policy == SchedulingPolicy::kFair) {
+      share_.charge(sequence.request().tenant, num_useful + (token ? 1 : 0));
+    }
     std::optional<FinishReason> reason;
     if (error) {
       // Its K and V are not to be trusted.

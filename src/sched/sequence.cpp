@@ -11,6 +11,7 @@ namespace millrace {
 Sequence::Sequence(const Request& request, const Options& options)
     : request_(&request),
       precedence_(options.precedence),
+      num_prompt_tokens_(static_cast<int32_t>(request.prompt.size())),
       num_tokens_max_(options.num_tokens_max),
       hashes_(request.prefix_root),
       blocks_(options.block_size) {

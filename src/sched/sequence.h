@@ -53,7 +53,7 @@ class Sequence {
   TokenId token(int32_t position) const;  // REQUIRES: 0 <= position < num_tokens()
   TokenView tokens() const { return {.prompt = request_->prompt, .output = output_}; }
 
-  int32_t num_prompt_tokens() const { return static_cast<int32_t>(request_->prompt.size()); }
+  int32_t num_prompt_tokens() const { return num_prompt_tokens_; }
   int32_t num_output_tokens() const { return static_cast<int32_t>(output_.size()); }
   int32_t num_tokens() const { return num_prompt_tokens() + num_output_tokens(); }
   int32_t num_tokens_max() const { return num_tokens_max_; }
@@ -112,6 +112,7 @@ class Sequence {
  private:
   const Request* request_;
   Precedence precedence_;
+  int32_t num_prompt_tokens_;  // here too: a step reads it of everyone, and the request is elsewhere
   int32_t num_tokens_max_;
   SequenceState state_ = SequenceState::kWaiting;
   std::vector<TokenId> output_;  // the prompt is the request's, shared by its sequences

@@ -29,15 +29,24 @@ bool equal_in_constant_time(std::string_view shown, std::string_view key) {
 }  // namespace
 
 bool ApiKeys::admit(std::string_view authorization) const {
-  if (keys_.empty()) return true;
-  if (!has_scheme(authorization)) return false;
+  return keys_.empty() || find(authorization).has_value();
+}
+
+std::string ApiKeys::tenant_of(std::string_view authorization) const {
+  const std::optional<size_t> index = find(authorization);
+  return index ? "key-" + std::to_string(*index) : "";
+}
+
+// Compares with all keys, whichever it is.
+std::optional<size_t> ApiKeys::find(std::string_view authorization) const {
+  if (!has_scheme(authorization)) return std::nullopt;
   const std::string_view shown = authorization.substr(kScheme.size());
-  bool is_admitted = false;
-  for (const std::string& key : keys_) {
-    const bool is_equal = equal_in_constant_time(shown, key);
-    is_admitted = is_admitted || is_equal;
+  std::optional<size_t> found;
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    const bool is_equal = equal_in_constant_time(shown, keys_[i]);
+    if (is_equal) found = i;
   }
-  return is_admitted;
+  return found;
 }
 
 }  // namespace millrace

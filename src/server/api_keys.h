@@ -1,6 +1,8 @@
-// Which keys a client may show. Immutable, thread-safe.
+// Which keys a client may show, and whose requests they make. Immutable, thread-safe.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +20,13 @@ class ApiKeys {
   // for a key that is nearly right as for any other of its length.
   bool admit(std::string_view authorization) const;
 
+  // The tenant whose key it shows: a name that tells nothing of the key. Empty: nobody's, where no
+  // keys are asked for.
+  std::string tenant_of(std::string_view authorization) const;
+
  private:
+  std::optional<size_t> find(std::string_view authorization) const;
+
   std::vector<std::string> keys_;
 };
 

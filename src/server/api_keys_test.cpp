@@ -16,6 +16,20 @@ TEST(ApiKeys, AdmitsEachKeyInWhateverCaseTheSchemeIsWritten) {
   EXPECT_TRUE(keys.admit("bearer second key"));
 }
 
+TEST(ApiKeys, NamesATenantForEachKeyWithoutTellingIt) {
+  const ApiKeys keys({"secret-one", "secret-two"});
+  const std::string one = keys.tenant_of("Bearer secret-one");
+  const std::string two = keys.tenant_of("bearer secret-two");
+  EXPECT_NE(one, two);
+  for (const std::string& name : {one, two}) {
+    EXPECT_NE(name, "");
+    EXPECT_EQ(name.find("secret"), std::string::npos);
+  }
+  EXPECT_EQ(keys.tenant_of("Bearer secret-one"), one);
+  EXPECT_EQ(keys.tenant_of("Bearer wrong"), "");
+  EXPECT_EQ(ApiKeys({}).tenant_of("Bearer secret-one"), "") << "nobody is asked for a key";
+}
+
 TEST(ApiKeys, RefusesAllElse) {
   const ApiKeys keys({"secret"});
   for (const char* shown :

@@ -46,13 +46,10 @@ http::Response refuse_phase(ServerPhase phase) {
 
 // Who may use a route, and when. Public routes are those that tell of the server itself.
 std::optional<http::Response> guard(
-    const ApiKeys& keys,
-    const ApiState& state,
-    const http::Request& request,
-    const http::Route& route
+    const ApiState& state, const http::Request& request, const http::Route& route
 ) {
   if (route.is_public) return std::nullopt;
-  if (!keys.admit(request.header("authorization").value_or(""))) return refuse_key();
+  if (!state.keys().admit(request.header("authorization").value_or(""))) return refuse_key();
   const ServerPhase phase = state.phase();
   if (phase != ServerPhase::kServing) return refuse_phase(phase);
   return std::nullopt;
@@ -62,9 +59,8 @@ std::optional<http::Response> guard(
 
 struct ApiServer::Impl {
   Impl(const ApiServerOptions& options, Log& log)
-      : keys(options.api_keys), state(options.version, options.stall_timeout, log) {}
+      : state(ApiKeys(options.api_keys), options.version, options.stall_timeout, log) {}
 
-  ApiKeys keys;
   ApiState state;
   std::atomic<http::HttpServer*> counted = nullptr;  // for handlers that come before `http` is set
   std::unique_ptr<http::HttpServer> http;            // last: its handlers use all of the above
@@ -82,7 +78,7 @@ Result<std::unique_ptr<ApiServer>> ApiServer::start(ApiServerOptions options, Lo
       .render_error = render_refusal,
       .guard = [shared](
                    const http::Request& request, const http::Route& route
-               ) { return guard(shared->keys, shared->state, request, route); },
+               ) { return guard(shared->state, request, route); },
       .cors = http::CorsPolicy(std::move(options.allowed_origins)),
       .log = [&log](std::string_view line) { log.warning(line); },
   };

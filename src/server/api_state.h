@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/counters.h"
+#include "server/api_keys.h"
 #include "server/engine_watchdog.h"
 #include "server/health.h"
 #include "server/process_metrics.h"
@@ -18,8 +19,9 @@ namespace millrace {
 
 class ApiState {
  public:
-  ApiState(std::string version, Duration stall_timeout, Log& log)
-      : version_(std::move(version)),
+  ApiState(ApiKeys keys, std::string version, Duration stall_timeout, Log& log)
+      : keys_(std::move(keys)),
+        version_(std::move(version)),
         stall_timeout_(stall_timeout),
         log_(log),
         process_metrics_(version_) {}
@@ -35,12 +37,14 @@ class ApiState {
   Health health() const;
   // Prometheus's text: the process and its HTTP side, and the model's once it is loaded.
   std::string metrics_text(const http::CountersSnapshot& counters) const;
+  const ApiKeys& keys() const { return keys_; }
   const std::string& version() const { return version_; }
   Log& log() const { return log_; }
   // The engine thread's.
   http::WakeBatch& wakes() { return wakes_; }
 
  private:
+  const ApiKeys keys_;
   const std::string version_;
   const Duration stall_timeout_;
   Log& log_;

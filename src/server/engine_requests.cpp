@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 
+#include "base/error_reason.h"
+#include "engine/admission.h"
 #include "server/prompt.h"
 
 namespace millrace {
@@ -31,12 +34,16 @@ Result<std::vector<TokenId>> tokenize(
   );
 }
 
+// Where the prompts stand: a field of the JSON.
+std::string field_of(const GenerationRequest& request) {
+  if (request.api == Api::kChat) return "messages";
+  if (request.api == Api::kCompletions) return "prompt";
+  return std::holds_alternative<std::string>(request.prompts.front()) ? "text" : "input_ids";
+}
+
 // The JSON path of a prompt.
 std::string path_of(const GenerationRequest& request, size_t index) {
-  if (request.api == Api::kChat) return "messages";
-  const bool is_native = request.api == Api::kNative;
-  const bool is_text = std::holds_alternative<std::string>(request.prompts[index]);
-  const std::string field = !is_native ? "prompt" : is_text ? "text" : "input_ids";
+  const std::string field = field_of(request);
   return request.prompts.size() > 1 ? fmt::format("{}[{}]", field, index) : field;
 }
 
@@ -69,6 +76,43 @@ Result<int32_t> max_tokens_of(
   return std::max(*request.max_tokens, 1);
 }
 
+// The engine sees one prompt after the other: that they never fit together shows only here.
+Result<void> check_together(
+    std::span<const EngineRequest> requests, const EngineLimits& limits, const std::string& where
+) {
+  int64_t num_bytes = 0;
+  int64_t num_seqs = 0;
+  for (const EngineRequest& request : requests) {
+    num_seqs += request.sampling.n;
+    num_bytes += result_bytes_max(request, limits).total(request.sampling.n);
+  }
+  if (num_seqs > limits.max_num_live_seqs) {
+    return invalid_argument(
+        fmt::format(
+            "{} prompts with n = {} are {} choices, and the server takes at most {} at once",
+            requests.size(),
+            requests.front().sampling.n,
+            num_seqs,
+            limits.max_num_live_seqs
+        ),
+        where,
+        error_reason::kArrayAboveMax
+    );
+  }
+  if (num_bytes > limits.admission.max_result_bytes) {
+    return invalid_argument(
+        fmt::format(
+            "tokens and logprobs of {} prompts could take {} bytes, and at most {} may",
+            requests.size(),
+            num_bytes,
+            limits.admission.max_result_bytes
+        ),
+        where
+    );
+  }
+  return {};
+}
+
 void keep_last(std::vector<TokenId>& ids, int32_t num_kept) {
   const auto kept = static_cast<size_t>(num_kept);
   if (ids.size() > kept) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(kept));
@@ -84,6 +128,8 @@ EngineRequest engine_request_of(
       .prompt = std::move(prompt),
       .sampling = request.fields.sampling,
       .priority = request.fields.priority,
+      .cache_salt = request.cache_salt,
+      .tenant = request.tenant,
   };
   SamplingParams& sampling = engine_request.sampling;
   sampling.max_tokens = max_tokens;
@@ -115,6 +161,10 @@ Result<std::vector<EngineRequest>> build_engine_requests(
     const Result<int32_t> max_tokens = max_tokens_of(request, prompt->size(), limits, where);
     if (!max_tokens) return max_tokens.error();
     built.push_back(engine_request_of(request, *std::move(prompt), *max_tokens, arrival));
+  }
+  if (built.size() > 1) {
+    const Result<void> checked = check_together(built, limits, field_of(request));
+    if (!checked) return checked.error();
   }
   // They may be megabytes.
   for (PromptInput& prompt : request.prompts) prompt = std::string();

@@ -16,8 +16,8 @@ namespace millrace {
 // One for each prompt of `request`, which lets go of them (their number stays). `arrival`: what the
 // time limit counts from. `now`: what a chat template shows as the date. A request without
 // max_tokens gets its default, as far as that fits. kInvalidArgument: a prompt, or prompt and
-// max_tokens together, are longer than a sequence may be, or the chat template refuses; `where` is
-// the JSON path.
+// max_tokens together, are longer than a sequence may be, all of them together more than the engine
+// ever holds, or the chat template refuses; `where` is the JSON path.
 Result<std::vector<EngineRequest>> build_engine_requests(
     GenerationRequest& request,
     const ModelText& text,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "http/sse_writer.h"
@@ -84,10 +85,7 @@ void GenerationCall::start() {
   exchange_->on_client_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->leave();
   });
-  Result<std::vector<EngineRequest>> requests = build_engine_requests(
-      request_, services_.text, services_.engine.limits(), arrival_, services_.local_now()
-  );
-  Result<void> submitted = requests ? submit(*std::move(requests)) : requests.error();
+  const Result<void> submitted = submit_if_memory_lasts();
   if (!submitted) {
     detach();
     cancel_all();
@@ -105,6 +103,17 @@ void GenerationCall::start() {
   }
   if (is_left) log_end("client gone");
   if (has_news) exchange_->wake();
+}
+
+Result<void> GenerationCall::submit_if_memory_lasts() {
+  try {
+    Result<std::vector<EngineRequest>> requests = build_engine_requests(
+        request_, services_.text, services_.engine.limits(), arrival_, services_.local_now()
+    );
+    return requests ? submit(*std::move(requests)) : requests.error();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
 }
 
 Result<void> GenerationCall::submit(std::vector<EngineRequest> requests) {

@@ -78,6 +78,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   );
 
   // On the thread of start().
+  Result<void> submit_if_memory_lasts();
   Result<void> submit(std::vector<EngineRequest> requests);
   bool add_id(RequestId id);
 

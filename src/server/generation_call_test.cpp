@@ -321,6 +321,50 @@ TEST_F(GenerationCallTest, TakesBackThePromptsBeforeOneThatIsRefused) {
   EXPECT_TRUE(http::eventually([&] { return calls_.all().empty(); }));
 }
 
+TEST_F(GenerationCallTest, HandsSaltTenantAndTimeLimitToTheEngine) {
+  GenerationRequest request = completion("hi", 4, false);
+  request.cache_salt = "pepper";
+  request.tenant = "key-3";
+  request.fields.timeout_s = 3600.0;
+  const TimePoint before = Clock::now();
+  send(std::move(request));
+  const EngineRequest seen = engine_.request(engine_.take());
+  EXPECT_EQ(seen.cache_salt, "pepper");
+  EXPECT_EQ(seen.tenant, "key-3");
+  ASSERT_TRUE(seen.deadline);
+  EXPECT_GE(*seen.deadline, before + std::chrono::hours(1));
+  engine_.finish(0, 0, FinishReason::kLength);
+  receive();
+}
+
+TEST_F(GenerationCallTest, TellsAFullServerWhenToComeBack) {
+  engine_.refusal = Error{.code = ErrorCode::kResourceExhausted, .message = "full"};
+  engine_.refusal->retry_after = std::chrono::seconds(23);
+  send(completion("hi", 4, true));
+  const http::PeerResponse response = receive();
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(response.header("retry-after"), "23");
+}
+
+TEST_F(GenerationCallTest, FailsWithoutMemoryAsAFullServerDoes) {
+  engine_.on_submit = [] { throw std::bad_alloc(); };
+  send(completion("hi", 4, false));
+  const http::PeerResponse response = receive();
+  EXPECT_EQ(response.status, 503);
+  EXPECT_THAT(response.body, HasSubstr("out of memory"));
+}
+
+TEST_F(GenerationCallTest, RefusesPromptsThatNeverFitTogether) {
+  GenerationRequest request = completion("hi", 4, false);
+  request.prompts = {std::string("a"), std::string("b"), std::string("c")};
+  request.fields.sampling.n = 3;  // of 8 sequences
+  send(std::move(request));
+  const http::PeerResponse response = receive();
+  EXPECT_EQ(response.status, 400);
+  EXPECT_THAT(response.body, HasSubstr("3 prompts with n = 3 are 9 choices"));
+  EXPECT_THAT(response.body, HasSubstr("\"param\":\"prompt\""));
+}
+
 TEST_F(GenerationCallTest, RefusesPromptsThatDoNotFitWithBothNumbers) {
   send(completion(std::string(60, 'x'), 10, false));
   const http::PeerResponse response = receive();

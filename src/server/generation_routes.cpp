@@ -1,5 +1,6 @@
 #include <charconv>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -48,9 +49,12 @@ Result<void> apply_timeout_header(const http::Request& http_request, GenerationR
 }
 
 // Reads the body and starts the call, or has a text worker start it.
-void begin(Serving& serving, const ExchangePtr& exchange, RequestReader read, bool is_short) {
+void begin(ApiState& state, const ExchangePtr& exchange, RequestReader read, bool is_short) {
+  Serving& serving = *state.serving();
   Result<GenerationRequest> request = read(exchange->request().body, serving.request_context);
   if (!request) return refuse(serving, *exchange, request.error());
+  request->tenant =
+      state.keys().tenant_of(exchange->request().header("authorization").value_or(""));
   if (auto timeout = apply_timeout_header(exchange->request(), *request); !timeout) {
     return refuse(serving, *exchange, timeout.error());
   }
@@ -60,6 +64,18 @@ void begin(Serving& serving, const ExchangePtr& exchange, RequestReader read, bo
   if (starts_here) return call->start();
   if (!serving.workers.try_post([call] { call->start(); })) {
     refuse(serving, *exchange, overloaded());
+  }
+}
+
+// Of what a request may make fail, memory alone shows as an exception. It fails this request, and
+// no other; what start() does on another thread, it sees to itself.
+void begin_if_memory_lasts(
+    ApiState& state, const ExchangePtr& exchange, RequestReader read, bool is_short
+) {
+  try {
+    begin(state, exchange, read, is_short);
+  } catch (const std::bad_alloc&) {
+    refuse(*state.serving(), *exchange, out_of_memory());
   }
 }
 
@@ -73,10 +89,10 @@ void generate(ApiState& state, const ExchangePtr& exchange, RequestReader read) 
     return;
   }
   if (exchange->request().body.size() <= kShortBodyBytes) {
-    return begin(serving, exchange, read, true);
+    return begin_if_memory_lasts(state, exchange, read, true);
   }
-  const bool is_posted = serving.workers.try_post([&serving, exchange, read] {
-    begin(serving, exchange, read, false);
+  const bool is_posted = serving.workers.try_post([&state, exchange, read] {
+    begin_if_memory_lasts(state, exchange, read, false);
   });
   if (!is_posted) refuse(serving, *exchange, overloaded());
 }

@@ -115,18 +115,21 @@ void add_model_routes(Routes& routes, ApiState& state) {
     routes.add_json("GET", pattern, [&state](const Serving& serving) {
       const Engine& engine = *serving.model.engine;
       return server_info_json(
-          served_model(serving), engine.limits(), engine.stats(), 0.0, state.version()
+          served_model(serving), engine.limits(), engine.stats(), state.version()
       );
     });
   }
 }
 
-// Nothing is kept between requests yet, so there is nothing to drop, and saying so is true.
+// Requests that come after the answer share nothing with those before; what is under way goes on.
 void add_cache_routes(Routes& routes) {
-  const auto done = [](const Serving&) { return std::string("{\"success\":true}"); };
-  routes.add_json("POST", "/reset_prefix_cache", done);
-  routes.add_json("POST", "/flush_cache", done);
-  routes.add_json("GET", "/flush_cache", done);
+  const auto reset = [](const Serving& serving) {
+    serving.model.engine->reset_prefix_cache();
+    return std::string("{\"success\":true}");
+  };
+  routes.add_json("POST", "/reset_prefix_cache", reset);
+  routes.add_json("POST", "/flush_cache", reset);
+  routes.add_json("GET", "/flush_cache", reset);
 }
 
 // What tells of the server itself, to anyone.

@@ -239,6 +239,7 @@ Result<LocalModel> load_null_model(LocalModelOptions options, NullEngineOptions 
   null_engine.max_model_len = *longest;
   null_engine.max_num_seqs = options.engine.max_num_seqs;
   null_engine.max_num_live_seqs = options.engine.max_num_live_seqs;
+  null_engine.admission = options.engine.admission;
   null_engine.n_max = options.engine.n_max;
   null_engine.logprobs_max = options.engine.logprobs_max;
   null_engine.block_size = options.block_size;

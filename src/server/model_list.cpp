@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "server/protocol/json_text.h"
 
 namespace millrace {
@@ -26,6 +27,9 @@ class ObjectText {
   void number(std::string_view name, double value) { append_json_number(value, key(name)); }
   void boolean(std::string_view name, bool value) { key(name) += value ? "true" : "false"; }
   void null(std::string_view name) { key(name) += "null"; }
+  void optional_integer(std::string_view name, std::optional<int64_t> value) {
+    value ? integer(name, *value) : null(name);
+  }
 
  private:
   std::string& out_;
@@ -66,16 +70,43 @@ std::string_view own_name(const ServedModel& model) {
   return model.names.empty() ? model.path : std::string_view(model.names.front());
 }
 
+// SGLang has one limit; ours are told apart under their flags' names.
+void append_admission(const EngineLimits& limits, ObjectText& info) {
+  const AdmissionLimits& admission = limits.admission;
+  info.integer(
+      "max_queued_requests", admission.max_num_queued_reqs.value_or(limits.max_num_live_seqs)
+  );
+  info.integer("max_num_live_seqs", limits.max_num_live_seqs);
+  info.optional_integer("max_num_queued_reqs", admission.max_num_queued_reqs);
+  info.optional_integer("max_num_queued_tokens", admission.max_num_queued_tokens);
+  info.integer("max_result_bytes", admission.max_result_bytes);
+}
+
+std::string_view name_of(SchedulingPolicy policy) {
+  switch (policy) {
+    case SchedulingPolicy::kFcfs:
+      return "fcfs";
+    case SchedulingPolicy::kPriority:
+      return "priority";
+    case SchedulingPolicy::kFair:
+      return "fair";
+  }
+  CHECK(false, "a policy without a name");
+}
+
 // The state of the one engine, where SGLang lists one for each of its schedulers.
-void append_internal_state(
-    const EngineLimits& limits, const EngineStats& stats, double tokens_per_second, std::string& out
-) {
+void append_internal_state(const EngineLimits& limits, const EngineStats& stats, std::string& out) {
   ObjectText state(out);
-  state.number("last_gen_throughput", tokens_per_second);
+  state.number("last_gen_throughput", stats.output_tokens_per_second);
   state.null("avg_spec_accept_length");
   state.integer("effective_max_running_requests_per_dp", limits.max_num_seqs);
   state.integer("num_running_reqs", stats.num_running);
-  state.integer("num_queue_reqs", stats.num_waiting);
+  state.integer("num_queue_reqs", stats.num_queued_seqs);
+  state.integer("num_waiting_tokens", stats.num_waiting_tokens);
+  state.number("computed_tokens_per_second", stats.computed_tokens_per_second);
+  state.integer("num_blocks_free", stats.num_blocks_free);
+  state.integer("num_blocks_cached", stats.num_blocks_cached);
+  state.integer("num_preemptions", stats.num_preemptions);
   {
     ObjectText memory(state.key("memory_usage"));
     memory.integer("token_capacity", int64_t{limits.num_blocks} * limits.block_size);
@@ -129,7 +160,6 @@ std::string server_info_json(
     const ServedModel& model,
     const EngineLimits& limits,
     const EngineStats& stats,
-    double tokens_per_second,
     std::string_view version
 ) {
   std::string out;
@@ -144,18 +174,17 @@ std::string server_info_json(
     info.integer("context_length", model.max_model_len);
     info.integer("vocab_size", limits.vocab_size);
     info.integer("max_running_requests", limits.max_num_seqs);
-    info.integer("max_queued_requests", limits.max_num_live_seqs);
+    append_admission(limits, info);
     info.integer("max_total_num_tokens", int64_t{limits.num_blocks} * limits.block_size);
     info.integer("page_size", limits.block_size);
-    info.text(
-        "schedule_policy", limits.policy == SchedulingPolicy::kPriority ? "priority" : "fcfs"
-    );
+    info.text("schedule_policy", name_of(limits.policy));
+    info.boolean("disable_radix_cache", !limits.enable_prefix_caching);
     info.text("disaggregation_mode", "null");
     for (const std::string_view size : {"tp_size", "dp_size", "pp_size", "ep_size"}) {
       info.integer(size, 1);
     }
     info.key("internal_states") += '[';
-    append_internal_state(limits, stats, tokens_per_second, out);
+    append_internal_state(limits, stats, out);
     out += ']';
   }
   return out;

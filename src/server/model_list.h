@@ -33,12 +33,11 @@ std::string version_json(std::string_view version);
 
 std::string model_info_json(const ServedModel& model);
 
-// What SGLang's benchmark clients and routers read. `tokens_per_second`: generated of late.
+// What SGLang's benchmark clients and routers read, and the limits and the state of the queue.
 std::string server_info_json(
     const ServedModel& model,
     const EngineLimits& limits,
     const EngineStats& stats,
-    double tokens_per_second,
     std::string_view version
 );
 

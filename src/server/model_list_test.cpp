@@ -68,10 +68,24 @@ TEST(ModelList, TellsSglangsClientsOfTheServer) {
   limits.max_num_seqs = 8;
   limits.block_size = 16;
   limits.num_blocks = 1'000'000'000;
+  limits.max_num_live_seqs = 50;
+  limits.policy = SchedulingPolicy::kFair;
+  limits.enable_prefix_caching = true;
+  limits.admission = {.max_num_queued_reqs = 7, .max_result_bytes = 99};
   EngineStats stats;
   stats.num_running = 3;
-  stats.num_waiting = 4;
-  const json::value info = parsed(server_info_json(served_model(), limits, stats, 12.5, "0.1.0"));
+  stats.num_queued_seqs = 4;
+  stats.num_waiting_tokens = 500;
+  stats.num_blocks_cached = 6;
+  stats.output_tokens_per_second = 12.5;
+  const json::value info = parsed(server_info_json(served_model(), limits, stats, "0.1.0"));
+  EXPECT_EQ(info.at("max_queued_requests"), json::value(7));
+  EXPECT_EQ(info.at("max_num_live_seqs"), json::value(50));
+  EXPECT_EQ(info.at("max_num_queued_reqs"), json::value(7));
+  EXPECT_TRUE(info.at("max_num_queued_tokens").is_null());
+  EXPECT_EQ(info.at("max_result_bytes"), json::value(99));
+  EXPECT_EQ(info.at("schedule_policy"), json::value("fair"));
+  EXPECT_EQ(info.at("disable_radix_cache"), json::value(false));
   EXPECT_EQ(info.at("version"), json::value("0.1.0"));
   EXPECT_EQ(info.at("max_total_num_tokens"), json::value(16'000'000'000));
   EXPECT_EQ(info.at("dp_size"), json::value(1));
@@ -80,6 +94,8 @@ TEST(ModelList, TellsSglangsClientsOfTheServer) {
   EXPECT_TRUE(state.at("avg_spec_accept_length").is_null());
   EXPECT_EQ(state.at("num_running_reqs"), json::value(3));
   EXPECT_EQ(state.at("num_queue_reqs"), json::value(4));
+  EXPECT_EQ(state.at("num_waiting_tokens"), json::value(500));
+  EXPECT_EQ(state.at("num_blocks_cached"), json::value(6));
   EXPECT_EQ(state.at("memory_usage").at("token_capacity"), json::value(16'000'000'000));
 }
 

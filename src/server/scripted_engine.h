@@ -19,6 +19,7 @@ namespace millrace {
 class ScriptedEngine final : public Engine {
  public:
   Result<RequestId> submit(EngineRequest request, std::shared_ptr<EventSink> sink) override {
+    if (on_submit) on_submit();
     const std::lock_guard lock(mutex_);
     if (refusal && requests_.size() >= num_accepted_before_refusal) return *refusal;
     const RequestId id{requests_.size()};
@@ -101,6 +102,7 @@ class ScriptedEngine final : public Engine {
   }
 
   std::function<void()> on_step_end;
+  std::function<void()> on_submit;
   size_t num_accepted_before_refusal = 0;
   std::optional<Error> refusal;  // of what is submitted from now on
 

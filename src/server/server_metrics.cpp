@@ -110,8 +110,12 @@ void ServerMetrics::observe_finished(
   }
   num_prompt_tokens_.observe(times.num_prompt_tokens);
   num_generation_tokens_.observe(times.num_output_tokens);
-  num_prefill_tokens_computed_.observe(times.num_prompt_tokens - times.num_cached_tokens);
-  if (times.num_cached_tokens > 0) num_cached_tokens_.add(times.num_cached_tokens);
+  if (times.first_token) {
+    const int32_t num_computed = times.num_prompt_tokens - times.num_cached_tokens;
+    num_prefill_tokens_computed_.observe(num_computed);
+    num_computed_prompt_tokens_.add(num_computed);
+    num_cached_prompt_tokens_.add(times.num_cached_tokens);
+  }
   params_max_tokens_.observe(sampling.max_tokens);
   if (event.num_choices_unfinished == 0) params_n_.observe(sampling.n);
 }
@@ -130,9 +134,13 @@ std::string ServerMetrics::render(const EngineStats& stats) const {
 void ServerMetrics::write_state(const EngineStats& stats, MetricsWriter& w) const {
   // Not stats.num_waiting: the engine does not see what came during its step.
   const int64_t num_waiting = std::max(0, stats.num_live_seqs - stats.num_running);
-  const double usage = stats.num_blocks > 0 ? 1.0 - static_cast<double>(stats.num_blocks_free) /
-                                                        static_cast<double>(stats.num_blocks)
-                                            : 0.0;
+  const auto share = [&stats](int32_t num_blocks) {
+    return stats.num_blocks > 0
+               ? static_cast<double>(num_blocks) / static_cast<double>(stats.num_blocks)
+               : 0.0;
+  };
+  const int32_t num_blocks_used =
+      stats.num_blocks - stats.num_blocks_free - stats.num_blocks_cached;
   w.family(
       "vllm:num_requests_running",
       MetricType::kGauge,
@@ -152,7 +160,23 @@ void ServerMetrics::write_state(const EngineStats& stats, MetricsWriter& w) cons
   );
   w.sample(num_waiting, {{"reason", "capacity"}});
   w.sample(int64_t{0}, {{"reason", "deferred"}});
-  w.gauge("vllm:kv_cache_usage_perc", "Share of the KV blocks in use, 0 to 1.", usage);
+  w.gauge(
+      "vllm:kv_cache_usage_perc",
+      "Share of the KV blocks that running sequences use, 0 to 1: without those that are only kept "
+      "in case their prefix comes again.",
+      share(num_blocks_used)
+  );
+  w.gauge(
+      "millrace:kv_cache_cached_perc",
+      "Share of the KV blocks that hold prefixes and are used by nobody, 0 to 1: they are given "
+      "away when needed.",
+      share(stats.num_blocks_cached)
+  );
+  w.gauge(
+      "millrace:num_waiting_tokens",
+      "Tokens to be computed for the sequences that wait.",
+      static_cast<double>(stats.num_waiting_tokens)
+  );
 
   const int64_t num_cache_tokens = int64_t{limits_.num_blocks} * limits_.block_size;
   w.family(
@@ -163,7 +187,7 @@ void ServerMetrics::write_state(const EngineStats& stats, MetricsWriter& w) cons
       {{"block_size", std::to_string(limits_.block_size)},
        {"num_gpu_blocks", std::to_string(limits_.num_blocks)},
        {"kv_cache_size_tokens", std::to_string(num_cache_tokens)},
-       {"enable_prefix_caching", "False"}}
+       {"enable_prefix_caching", limits_.enable_prefix_caching ? "True" : "False"}}
   );
 }
 
@@ -173,24 +197,66 @@ void ServerMetrics::write_counters(const EngineStats& stats, MetricsWriter& w) c
       "Prompt tokens of the sequences that got their first token.",
       stats.num_prompt_tokens
   );
-  w.counter(
-      "vllm:prompt_tokens_cached_total",
-      "Prompt tokens that a prefix cache saved from being computed.",
-      num_cached_tokens_.value()
-  );
   w.counter("vllm:generation_tokens_total", "Tokens generated.", stats.num_output_tokens);
   w.counter(
       "vllm:num_preemptions_total",
       "How often a sequence gave up its KV blocks to be computed again.",
       stats.num_preemptions
   );
-  w.counter("vllm:prefix_cache_queries_total", "Tokens looked for in the prefix cache.", 0);
-  w.counter("vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.", 0);
+  w.counter(
+      "millrace:recomputed_tokens_total",
+      "Tokens computed again after a preemption.",
+      stats.num_tokens_recomputed
+  );
+  write_cache_counters(stats, w);
+  write_refusals(stats, w);
   w.family("vllm:request_success_total", MetricType::kCounter, "Choices that ended, by reason.");
   constexpr std::array<std::string_view, kNumOutcomes> kNames = {
       "stop", "length", "abort", "error"};
   for (size_t outcome = 0; outcome < kNumOutcomes; ++outcome) {
     w.sample(num_finished_[outcome].value(), {{"finished_reason", kNames[outcome]}});
+  }
+}
+
+void ServerMetrics::write_cache_counters(const EngineStats& stats, MetricsWriter& w) const {
+  const int64_t num_computed = num_computed_prompt_tokens_.value();
+  const int64_t num_cached = num_cached_prompt_tokens_.value();
+  w.counter(
+      "vllm:prompt_tokens_cached_total",
+      "Prompt tokens of the choices that ended that a prefix cache saved from being computed.",
+      num_cached
+  );
+  w.family(
+      "vllm:prompt_tokens_by_source_total",
+      MetricType::kCounter,
+      "Prompt tokens of the choices that ended, by where their keys and values came from."
+  );
+  w.sample(num_computed, {{"source", "local_compute"}});
+  w.sample(num_cached, {{"source", "local_cache_hit"}});
+  w.sample(int64_t{0}, {{"source", "external_kv_transfer"}});
+  w.counter(
+      "vllm:prefix_cache_queries_total",
+      "Tokens looked for in the prefix cache.",
+      stats.num_prefix_queries
+  );
+  w.counter(
+      "vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.", stats.num_prefix_hits
+  );
+  w.counter(
+      "millrace:prefix_cache_resumed_total",
+      "Sequences whose whole prompt was found, so that they began without computing it.",
+      stats.num_resumed
+  );
+}
+
+void ServerMetrics::write_refusals(const EngineStats& stats, MetricsWriter& w) const {
+  w.family(
+      "millrace:requests_refused_total",
+      MetricType::kCounter,
+      "Prompts that were refused though nothing was wrong with them, by the limit in their way."
+  );
+  for (const RefusalReason reason : kRefusalReasons) {
+    w.sample(stats.num_refused[index_of(reason)], {{"reason", name_of(reason)}});
   }
 }
 

@@ -40,6 +40,8 @@ class ServerMetrics {
 
   void write_state(const EngineStats& stats, MetricsWriter& writer) const;
   void write_counters(const EngineStats& stats, MetricsWriter& writer) const;
+  void write_cache_counters(const EngineStats& stats, MetricsWriter& writer) const;
+  void write_refusals(const EngineStats& stats, MetricsWriter& writer) const;
   void write_token_times(MetricsWriter& writer) const;
   void write_request_times(MetricsWriter& writer) const;
   void write_sizes(const EngineStats& stats, MetricsWriter& writer) const;
@@ -48,7 +50,8 @@ class ServerMetrics {
   const EngineLimits limits_;
 
   std::array<Counter, kNumOutcomes> num_finished_;
-  Counter num_cached_tokens_;  // of prompts
+  Counter num_computed_prompt_tokens_;  // of choices that ended, as the next
+  Counter num_cached_prompt_tokens_;
 
   Histogram time_to_first_token_;
   Histogram inter_token_latency_;

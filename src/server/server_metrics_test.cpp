@@ -48,6 +48,11 @@ TEST(ServerMetrics, CarryTheNamesOfVllm) {
   const ServerMetrics metrics("tiny", kLimits);
   const MetricsText text = parse_metrics(metrics.render({}));
   const std::map<std::string, std::string> expected = {
+      {"millrace:kv_cache_cached_perc", "gauge"},
+      {"millrace:num_waiting_tokens", "gauge"},
+      {"millrace:prefix_cache_resumed_total", "counter"},
+      {"millrace:recomputed_tokens_total", "counter"},
+      {"millrace:requests_refused_total", "counter"},
       {"vllm:cache_config_info", "gauge"},
       {"vllm:e2e_request_latency_seconds", "histogram"},
       {"vllm:generation_tokens_total", "counter"},
@@ -60,6 +65,7 @@ TEST(ServerMetrics, CarryTheNamesOfVllm) {
       {"vllm:num_requests_waiting_by_reason", "gauge"},
       {"vllm:prefix_cache_hits_total", "counter"},
       {"vllm:prefix_cache_queries_total", "counter"},
+      {"vllm:prompt_tokens_by_source_total", "counter"},
       {"vllm:prompt_tokens_cached_total", "counter"},
       {"vllm:prompt_tokens_total", "counter"},
       {"vllm:request_decode_time_seconds", "histogram"},
@@ -90,12 +96,19 @@ TEST(ServerMetrics, TellTheStateOfTheEngine) {
       .num_running = 3,
       .num_waiting = 1,
       .num_live_seqs = 5,
-      .num_blocks_free = 750,
+      .num_blocks_free = 650,
+      .num_blocks_cached = 100,
       .num_blocks = 1000,
+      .num_waiting_tokens = 4000,
+      .num_tokens_recomputed = 33,
       .num_prompt_tokens = 70,
       .num_output_tokens = 900,
       .num_preemptions = 4,
+      .num_prefix_queries = 1000,
+      .num_prefix_hits = 600,
+      .num_resumed = 5,
   };
+  stats.num_refused[index_of(RefusalReason::kQueuedTokens)] = 11;
   for (const int64_t size : {1, 2, 100, 20000}) stats.step_sizes.add(size);
   const MetricsText text = parse_metrics(metrics.render(stats));
   EXPECT_EQ(text.at("vllm:num_requests_running" + kLabels), 3.0);
@@ -103,7 +116,18 @@ TEST(ServerMetrics, TellTheStateOfTheEngine) {
   EXPECT_EQ(
       text.at("vllm:num_requests_waiting_by_reason" + labels_with(R"(reason="capacity")")), 2.0
   );
-  EXPECT_EQ(text.at("vllm:kv_cache_usage_perc" + kLabels), 0.25);
+  EXPECT_EQ(text.at("vllm:kv_cache_usage_perc" + kLabels), 0.25) << "what is kept is not in use";
+  EXPECT_EQ(text.at("millrace:kv_cache_cached_perc" + kLabels), 0.1);
+  EXPECT_EQ(text.at("millrace:num_waiting_tokens" + kLabels), 4000.0);
+  EXPECT_EQ(text.at("millrace:recomputed_tokens_total" + kLabels), 33.0);
+  EXPECT_EQ(text.at("vllm:prefix_cache_queries_total" + kLabels), 1000.0);
+  EXPECT_EQ(text.at("vllm:prefix_cache_hits_total" + kLabels), 600.0);
+  EXPECT_EQ(text.at("millrace:prefix_cache_resumed_total" + kLabels), 5.0);
+  for (const RefusalReason reason : kRefusalReasons) {
+    const std::string labels = labels_with(R"(reason=")" + std::string(name_of(reason)) + R"(")");
+    const double expected = reason == RefusalReason::kQueuedTokens ? 11.0 : 0.0;
+    EXPECT_EQ(text.at("millrace:requests_refused_total" + labels), expected);
+  }
   EXPECT_EQ(text.at("vllm:prompt_tokens_total" + kLabels), 70.0);
   EXPECT_EQ(text.at("vllm:generation_tokens_total" + kLabels), 900.0);
   EXPECT_EQ(text.at("vllm:num_preemptions_total" + kLabels), 4.0);
@@ -147,6 +171,25 @@ TEST(ServerMetrics, TellTheTimesOfAChoice) {
   EXPECT_EQ(mean("vllm:request_params_n"), 3.0);
   EXPECT_EQ(text.at("vllm:request_params_n_count" + kLabels), 1.0) << "once a request";
   EXPECT_EQ(text.at("vllm:prompt_tokens_cached_total" + kLabels), 96.0);
+  const auto from = [&](const std::string& source) {
+    return text.at("vllm:prompt_tokens_by_source_total" + labels_with("source=\"" + source + "\""));
+  };
+  EXPECT_EQ(from("local_compute"), 104.0);
+  EXPECT_EQ(from("local_cache_hit"), 96.0);
+  EXPECT_EQ(from("external_kv_transfer"), 0.0);
+}
+
+TEST(ServerMetrics, AFullyCachedPromptTookNoTokens) {
+  ServerMetrics metrics("tiny", kLimits);
+  FinishedEvent event = finished_event();
+  event.timings.num_cached_tokens = event.timings.num_prompt_tokens;
+  event.timings.num_preemptions = 2;
+  event.timings.num_recomputed_tokens = 150;  // which are no prompt tokens
+  metrics.observe_finished(FinishReason::kStop, event, {});
+  const MetricsText text = parse_metrics(metrics.render({}));
+  EXPECT_EQ(text.at("vllm:request_prefill_kv_computed_tokens_sum" + kLabels), 0.0);
+  EXPECT_EQ(text.at("vllm:request_prefill_kv_computed_tokens_count" + kLabels), 1.0);
+  EXPECT_EQ(text.at("vllm:prompt_tokens_cached_total" + kLabels), 100.0);
 }
 
 TEST(ServerMetrics, CountEndsByReason) {
@@ -174,6 +217,7 @@ TEST(ServerMetrics, CountEndsByReason) {
   EXPECT_EQ(count_of("abort"), 7.0);
   EXPECT_EQ(count_of("error"), 5.0);
   EXPECT_EQ(text.at("vllm:request_queue_time_seconds_count" + kLabels), 0.0);
+  EXPECT_EQ(text.at("vllm:request_prefill_kv_computed_tokens_count" + kLabels), 0.0);
   EXPECT_EQ(text.at("vllm:request_time_per_output_token_seconds_count" + kLabels), 0.0);
 }
 

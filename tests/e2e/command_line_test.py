@@ -38,6 +38,14 @@ class Basics(unittest.TestCase):
             self.assertEqual(done.returncode, 0, command)
             self.assertIn("MODEL", done.stdout)
 
+    def test_help_teaches_the_limits_of_a_server(self):
+        text = " ".join(run("serve", "--help").stdout.split())
+        for flag in ("--max-num-queued-reqs", "--max-num-queued-tokens", "--max-result-bytes", "--enable-prefix-caching",
+                     "--no-enable-prefix-caching", "--long-prefill-token-threshold", "--scheduling-policy",
+                     "MILLRACE_MAX_NUM_QUEUED_REQS", "MILLRACE_ENABLE_PREFIX_CACHING"):
+            self.assertIn(flag, text)
+        self.assertIn("fair", text)
+
     def test_a_wrong_command_line_is_one_line_and_exit_code_2(self):
         for arguments, hint in [
             (["generat"], "did you mean 'generate'"),
@@ -47,6 +55,11 @@ class Basics(unittest.TestCase):
             (["generate", "--prompt", "x", "--dtype", "int3"], "--dtype"),
             (["generate", "--seed", "18446744073709551616"], "--seed"),
             (["generate", "--max-num-seqs", "0", "--prompt", "x"], "--max-num-seqs"),
+            (["generate", "--prompt", "x", "--scheduling-policy", "lifo"], "fcfs, priority or fair"),
+            (["serve", "--max-num-queued-req", "3"], "did you mean '--max-num-queued-reqs'"),
+            (["serve", "--max-num-queued-reqs", "0"], "--max-num-queued-reqs must be 1 to 1000000"),
+            (["serve", "--max-num-queued-tokens", "0"], "--max-num-queued-tokens"),
+            (["serve", "--max-result-bytes", "0"], "--max-result-bytes"),
             (["generate"], "--prompt"),
         ]:
             done = run(*arguments)

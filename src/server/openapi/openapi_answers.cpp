@@ -41,12 +41,17 @@ const std::string_view kOpenApiAnswers = R"json({
   "type": "object",
   "description": "With return_timings. null: it never came to that.",
   "properties": {
-   "queue_ms": {"type": ["number", "null"]},
-   "prefill_ms": {"type": ["number", "null"]},
-   "decode_ms": {"type": ["number", "null"]},
-   "num_preemptions": {"type": "integer"},
-   "cache_n": {"type": "integer"},
-   "prompt_n": {"type": "integer"},
+   "queue_ms": {"type": ["number", "null"],
+    "description": "Milliseconds to its first step."},
+   "prefill_ms": {"type": ["number", "null"],
+    "description": "From there to its first token."},
+   "decode_ms": {"type": ["number", "null"],
+    "description": "From the first token to the last."},
+   "num_preemptions": {"type": "integer",
+    "description": "How often it gave way to others, to be computed again."},
+   "num_recomputed_tokens": {"type": "integer"},
+   "cache_n": {"type": "integer", "description": "Prompt tokens found in the prefix cache."},
+   "prompt_n": {"type": "integer", "description": "Prompt tokens that were computed."},
    "prompt_per_second": {"type": ["number", "null"]},
    "predicted_n": {"type": "integer"},
    "predicted_per_second": {"type": ["number", "null"]}
@@ -334,6 +339,13 @@ const std::string_view kOpenApiAnswers = R"json({
    "served_model_name": {"type": "string"},
    "context_length": {"type": "integer"},
    "max_running_requests": {"type": "integer"},
+   "max_queued_requests": {"type": "integer"},
+   "max_num_live_seqs": {"type": "integer"},
+   "max_num_queued_reqs": {"type": ["integer", "null"]},
+   "max_num_queued_tokens": {"type": ["integer", "null"]},
+   "max_result_bytes": {"type": "integer"},
+   "schedule_policy": {"enum": ["fcfs", "priority", "fair"]},
+   "disable_radix_cache": {"type": "boolean", "description": "No prefix cache."},
    "max_total_num_tokens": {"type": "integer"},
    "internal_states": {
     "type": "array",
@@ -342,7 +354,12 @@ const std::string_view kOpenApiAnswers = R"json({
      "properties": {
       "last_gen_throughput": {"type": "number"},
       "num_running_reqs": {"type": "integer"},
-      "num_queue_reqs": {"type": "integer"}
+      "num_queue_reqs": {"type": "integer"},
+      "num_waiting_tokens": {"type": "integer"},
+      "computed_tokens_per_second": {"type": "number"},
+      "num_blocks_free": {"type": "integer"},
+      "num_blocks_cached": {"type": "integer"},
+      "num_preemptions": {"type": "integer"}
      }
     }
    }

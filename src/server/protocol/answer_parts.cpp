@@ -101,6 +101,8 @@ void append_timings(const SequenceTimings& timings, std::string& out) {
   append_duration_ms(timings.first_token, timings.last_token, out);
   out += ",\"num_preemptions\":";
   append_json_integer(timings.num_preemptions, out);
+  out += ",\"num_recomputed_tokens\":";
+  append_json_integer(timings.num_recomputed_tokens, out);
   out += ",\"cache_n\":";
   append_json_integer(timings.num_cached_tokens, out);
   out += ",\"prompt_n\":";

@@ -27,7 +27,8 @@ void append_token_ids(std::span<const SampledToken> tokens, std::string& out);
 // What one choice waited for. Under llama.cpp's names: cache_n and prompt_n (prompt tokens that a
 // cache saved from being computed, and the others), predicted_n, and both rates in tokens a second.
 // Of ours: queue_ms (arrival to first step), prefill_ms (to the first token), decode_ms (from the
-// first token to the last), num_preemptions. null: it never came to that.
+// first token to the last, pauses included), num_preemptions and num_recomputed_tokens (what the
+// pauses cost). null: it never came to that.
 void append_timings(const SequenceTimings& timings, std::string& out);
 
 // What surrounds the choices in OpenAI's answers, rendered once for a call.

@@ -37,6 +37,7 @@ Wording wording_of(const Error& error) {
       for (const std::string_view reason : kReasonsOfTheRequest) {
         if (error.reason == reason) return {400, reason};
       }
+      if (error.reason == error_reason::kRateLimit) return {429, error_reason::kRateLimit};
       return {503, "server_overloaded"};
     case ErrorCode::kDeadlineExceeded:
       return {504, "deadline_exceeded"};
@@ -90,6 +91,7 @@ ApiError to_api_error(const Error& error) {
       .type = std::string(type_of(wording.status)),
       .code = std::string(error.reason.empty() ? wording.code : error.reason),
       .message = error.message,
+      .retry_after = error.retry_after.value_or(std::chrono::seconds(1)),
   };
   if (error.code == ErrorCode::kInternal) {
     result.code = wording.code;
@@ -114,7 +116,9 @@ std::string to_json(const ApiError& error) {
 http::Response to_response(const ApiError& error) {
   http::Response response = http::json_response(error.status, to_json(error));
   const bool may_pass = error.status == 429 || error.status == 503;
-  if (may_pass) response.headers.push_back({"retry-after", "1"});
+  if (may_pass) {
+    response.headers.push_back({"retry-after", std::to_string(error.retry_after.count())});
+  }
   return response;
 }
 
@@ -126,6 +130,10 @@ ApiError to_api_error(const http::Refusal& refusal) {
       .param = std::nullopt,
       .message = refusal.message,
   };
+}
+
+Error out_of_memory() {
+  return {ErrorCode::kResourceExhausted, "out of memory"};
 }
 
 http::Response render_refusal(const http::Refusal& refusal) {

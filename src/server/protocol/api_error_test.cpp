@@ -90,6 +90,22 @@ TEST(ApiError, SaysWhenToTryAgainWhereItIsAMatterOfTime) {
   EXPECT_THAT(header(response, "content-type"), HasSubstr("application/json"));
 }
 
+TEST(ApiError, AFullServerIsNotTheFaultOfTheClientUnlessItIs) {
+  Error error{.code = ErrorCode::kResourceExhausted, .message = "full"};
+  error.retry_after = std::chrono::seconds(17);
+  const http::Response everybodys = to_response(to_api_error(error));
+  EXPECT_EQ(everybodys.status, 503);
+  EXPECT_EQ(error_of(everybodys.body).at("code"), "server_overloaded");
+  EXPECT_EQ(header(everybodys, "retry-after"), "17");
+
+  error.reason = error_reason::kRateLimit;
+  const http::Response own = to_response(to_api_error(error));
+  EXPECT_EQ(own.status, 429);
+  EXPECT_EQ(error_of(own.body).at("code"), "rate_limit_exceeded");
+  EXPECT_EQ(error_of(own.body).at("type"), "rate_limit_error");
+  EXPECT_EQ(header(own, "retry-after"), "17");
+}
+
 TEST(ApiError, MessagesAreOneShortLineOfUtf8) {
   const auto worded = [](std::string message) {
     const json::object error = error_of(to_json({.status = 400, .message = std::move(message)}));

@@ -293,10 +293,10 @@ TEST(CompletionWriter, ReturnsTimingsBesideTheChoiceOrInEach) {
   request.return_timings = true;
   GenerationResult result = result_of("a", tokens_of("a"));
   result.prompts[0].choices[0].timings = test_timings();
-  const json::value expected = parsed(
-      R"({"queue_ms":1,"prefill_ms":4,"decode_ms":8,"num_preemptions":0,"cache_n":2,"prompt_n":1,)"
-      R"("prompt_per_second":250,"predicted_n":5,"predicted_per_second":500})"
-  );
+  const json::value expected =
+      parsed(R"({"queue_ms":1,"prefill_ms":4,"decode_ms":8,"num_preemptions":0,)"
+             R"("num_recomputed_tokens":0,"cache_n":2,"prompt_n":1,)"
+             R"("prompt_per_second":250,"predicted_n":5,"predicted_per_second":500})");
   EXPECT_EQ(parsed(whole_of(request, result)).at("timings"), expected);
 
   request.fields.sampling.n = 2;

@@ -31,6 +31,7 @@ struct GenerationRequest {
   Api api = Api::kCompletions;
   std::string model;       // as the client named it, for the answer
   std::string request_id;  // the client's own (vLLM's request_id, SGLang's rid); empty: none
+  std::string tenant;      // whose key the client showed (ApiKeys::tenant_of); empty: nobody's
 
   std::vector<PromptInput> prompts;  // at least one; a chat: exactly one
   bool is_prompt_list = false;       // the native API answers a list with a list
