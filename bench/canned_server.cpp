@@ -117,42 +117,40 @@ class CannedLoop {
   std::unordered_map<int, Peer> peers_;
 };
 
-Result<uint16_t> listen_on(int listener) {
-  sockaddr_in name = {};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof name;
-  auto* address = reinterpret_cast<sockaddr*>(&name);
-  if (::bind(listener, address, size) != 0 || ::listen(listener, 4096) != 0 ||
-      ::getsockname(listener, address, &size) != 0) {
-    return Error{ErrorCode::kInternal, "cannot listen on 127.0.0.1"};
+// The same kind of address as `like`, free.
+http::Address address_like(const http::Address& like) {
+  if (const auto* local = std::get_if<http::UnixAddress>(&like)) {
+    return http::UnixAddress{local->path + ".limit"};
   }
-  return ntohs(name.sin_port);
+  return http::TcpAddress{.host = "127.0.0.1", .port = 0};
 }
 
 }  // namespace
 
-Result<CannedServer> CannedServer::start(const CannedAnswer& answer, int core) {
-  const http::UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
-  const Result<uint16_t> port = listen_on(listener.get());
-  if (!port) return port.error();
+Result<CannedServer> CannedServer::start(
+    const CannedAnswer& answer, const http::Address& like, int core
+) {
+  // With the buffers that the real server's sockets have.
+  const Result<http::ListeningSocket> listener = http::listen_on(address_like(like), {});
+  if (!listener) return listener.error();
   const pid_t pid = ::fork();
   if (pid < 0) return Error{ErrorCode::kInternal, "cannot fork"};
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!pin_to_core(core)) ::_exit(1);
-    CannedLoop(answer, listener.get()).run();
+    CannedLoop(answer, listener->fd.get()).run();
   }
-  return CannedServer(pid, *port);
+  return CannedServer(pid, listener->address);
 }
 
 CannedServer::CannedServer(CannedServer&& other) noexcept
-    : pid_(std::exchange(other.pid_, 0)), port_(other.port_) {}
+    : pid_(std::exchange(other.pid_, 0)), address_(std::move(other.address_)) {}
 
 CannedServer::~CannedServer() {
   if (pid_ == 0) return;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
+  if (const auto* local = std::get_if<http::UnixAddress>(&address_)) ::unlink(local->path.c_str());
 }
 
 }  // namespace millrace::bench

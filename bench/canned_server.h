@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "http/address.h"
 
 namespace millrace::bench {
 
@@ -21,20 +23,23 @@ struct CannedAnswer {
 // A process of its own, so that its CPU time is apart. Ends with this object.
 class CannedServer {
  public:
-  // The error tells what the system refused.
-  static Result<CannedServer> start(const CannedAnswer& answer, int core);
+  // `like`: over TCP at a port of its own, or over a Unix socket beside that one. The error tells
+  // what the system refused.
+  static Result<CannedServer> start(
+      const CannedAnswer& answer, const http::Address& like, int core
+  );
   CannedServer(CannedServer&& other) noexcept;
   CannedServer& operator=(CannedServer&&) = delete;
   ~CannedServer();
 
   pid_t pid() const { return pid_; }
-  uint16_t port() const { return port_; }
+  const http::Address& address() const { return address_; }
 
  private:
-  CannedServer(pid_t pid, uint16_t port) : pid_(pid), port_(port) {}
+  CannedServer(pid_t pid, http::Address address) : pid_(pid), address_(std::move(address)) {}
 
   pid_t pid_;  // 0: moved from
-  uint16_t port_;
+  http::Address address_;
 };
 
 }  // namespace millrace::bench

@@ -164,7 +164,7 @@ Workload refusal_workload(const std::string& model) {
 Result<Report> measure_closed_loop(
     const Target& target, const Workload& workload, const std::string& scenario, double seconds
 ) {
-  Result<LoadClient> client = LoadClient::connect(target.port, workload.num_connections);
+  Result<LoadClient> client = LoadClient::connect(target.address, workload.num_connections);
   if (!client) return client.error();
   ClosedLoop loop(workload, *client);
   if (Result<void> started = loop.start(); !started) return started.error();
@@ -191,7 +191,7 @@ Result<CannedAnswer> canned_answer(
 ) {
   const std::string& request = workload.requests[0].bytes;
   const int status = expected_status(workload.kind);
-  const Result<std::string> body = fetch(target.port, request, status);
+  const Result<std::string> body = fetch(target.address, request, status);
   if (!body) return body.error();
   CannedAnswer answer{.num_request_bytes = request.size()};
   if (workload.kind != AnswerKind::kStream) {

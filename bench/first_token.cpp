@@ -138,7 +138,7 @@ class Arrivals : public ResponseHandler {
 }  // namespace
 
 Result<Report> measure_first_token(const Target& target, const FirstTokenOptions& options) {
-  Result<LoadClient> client = LoadClient::connect(target.port, 0);
+  Result<LoadClient> client = LoadClient::connect(target.address, 0);
   if (!client) return client.error();
   Arrivals arrivals(target, options, *client);
   if (Result<void> warm = arrivals.run(kWarmUpSeconds); !warm) return warm.error();

@@ -24,6 +24,7 @@ namespace {
 
 struct Options {
   uint16_t port = 0;
+  std::string uds;
   pid_t pid = 0;
   int server_core = 0;
   std::vector<std::string> scenarios;
@@ -58,6 +59,7 @@ class Run {
       OpenStreamsOptions options = options_.open_streams;
       options.is_chat = options_.is_chat;
       take(name, measure_open_streams(target_, options));
+      if (options_.measures_limit) open_streams_limit();
     } else if (name == "first_token") {
       first_token(16);
       first_token(options_.num_output_tokens);
@@ -86,10 +88,19 @@ class Run {
     const std::string scenario = name + (is_piecewise ? "_limit_one_send_an_event" : "_limit");
     const Result<CannedAnswer> answer = canned_answer(target_, workload, is_piecewise);
     if (!answer) return take(scenario, answer.error());
-    const Result<CannedServer> server = CannedServer::start(*answer, options_.server_core);
+    const Result<CannedServer> server =
+        CannedServer::start(*answer, target_.address, options_.server_core);
     if (!server) return take(scenario, server.error());
-    const Target canned{.port = server->port(), .pid = server->pid(), .model = target_.model};
+    const Target canned{.address = server->address(), .pid = server->pid(), .model = target_.model};
     take(scenario, measure_closed_loop(canned, workload, scenario, options_.seconds));
+  }
+
+  // As many connections, and as many sends as a core can do.
+  void open_streams_limit() {
+    constexpr int64_t kNumTokens = 64;  // the answer is fetched at the streams' pace
+    Workload workload = stream_workload(target_.model, options_.is_chat, kNumTokens);
+    workload.num_connections = options_.open_streams.num_streams;
+    limit("open_streams", workload, true);
   }
 
   // At a share of what the server can do of these very requests with a core of its own.
@@ -152,7 +163,8 @@ class Run {
 };
 
 void add_flags(CLI::App& app, Options& options) {
-  app.add_option("--port", options.port, "of the server, on 127.0.0.1")->required();
+  auto* port = app.add_option("--port", options.port, "of the server, on 127.0.0.1");
+  app.add_option("--uds", options.uds, "the server's Unix socket instead")->excludes(port);
   app.add_option("--pid", options.pid, "of the server: its CPU time and memory")->required();
   app.add_option(
          "--scenario",
@@ -190,13 +202,15 @@ int run(int argc, char** argv) {
   add_flags(app, options);
   CLI11_PARSE(app, argc, argv);
   raise_open_files_limit();
-  const Result<std::string> models = fetch(options.port, get_request("/v1/models"), 200);
+  http::Address address = http::TcpAddress{.host = "127.0.0.1", .port = options.port};
+  if (!options.uds.empty()) address = http::UnixAddress{options.uds};
+  const Result<std::string> models = fetch(address, get_request("/v1/models"), 200);
   const Result<std::string> model = models ? first_model_id(*models) : models.error();
   if (!model) {
     fmt::print(stderr, "frontend_load: /v1/models: {}\n", model.error().message);
     return 1;
   }
-  Run measurement(options, {.port = options.port, .pid = options.pid, .model = *model});
+  Run measurement(options, {.address = address, .pid = options.pid, .model = *model});
   for (const std::string& name : options.scenarios) {
     if (!measurement.measure(name)) {
       fmt::print(stderr, "frontend_load: there is no scenario '{}'\n", name);

@@ -1,11 +1,14 @@
 #include "bench/load_client.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -16,24 +19,45 @@ Error system_error(std::string_view what) {
   return {ErrorCode::kInternal, fmt::format("{}: {}", what, std::strerror(errno))};
 }
 
-Result<http::UniqueFd> connect_to(uint16_t port) {
+Result<http::UniqueFd> connect_tcp(const http::TcpAddress& address) {
   http::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   sockaddr_in name = {};
   name.sin_family = AF_INET;
-  name.sin_port = htons(port);
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  name.sin_port = htons(address.port);
+  if (::inet_pton(AF_INET, address.host.c_str(), &name.sin_addr) != 1) {
+    return invalid_argument(fmt::format("'{}' is no IPv4 address", address.host));
+  }
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
-    return system_error(fmt::format("cannot connect to 127.0.0.1:{}", port));
+    return system_error(fmt::format("cannot connect to {}", http::to_string(address)));
   }
   return fd;
 }
 
+Result<http::UniqueFd> connect_unix(const http::UnixAddress& address) {
+  http::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  if (address.path.size() >= sizeof name.sun_path) {
+    return invalid_argument(fmt::format("'{}' is too long for a socket's path", address.path));
+  }
+  std::copy(address.path.begin(), address.path.end(), name.sun_path);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
+    return system_error(fmt::format("cannot connect to {}", http::to_string(address)));
+  }
+  return fd;
+}
+
+Result<http::UniqueFd> connect_to(const http::Address& address) {
+  if (const auto* local = std::get_if<http::UnixAddress>(&address)) return connect_unix(*local);
+  return connect_tcp(*std::get_if<http::TcpAddress>(&address));
+}
+
 }  // namespace
 
-Result<LoadClient> LoadClient::connect(uint16_t port, size_t num_connections) {
-  LoadClient client(port);
+Result<LoadClient> LoadClient::connect(const http::Address& address, size_t num_connections) {
+  LoadClient client(address);
   client.epoll_ = http::UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   for (size_t i = 0; i < num_connections; ++i) {
     if (Result<void> added = client.add_connection(); !added) return added.error();
@@ -42,7 +66,7 @@ Result<LoadClient> LoadClient::connect(uint16_t port, size_t num_connections) {
 }
 
 Result<void> LoadClient::add_connection() {
-  Result<http::UniqueFd> socket = connect_to(port_);
+  Result<http::UniqueFd> socket = connect_to(address_);
   if (!socket) return socket.error();
   epoll_event event = {.events = EPOLLIN, .data = {.u64 = connections_.size()}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket->get(), &event) != 0) {

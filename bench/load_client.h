@@ -1,15 +1,17 @@
-// Many keep-alive connections to one server on the loopback, all on the caller's thread.
+// Many keep-alive connections to one server on this machine, all on the caller's thread.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "bench/response_reader.h"
+#include "http/address.h"
 #include "http/unique_fd.h"
 
 namespace millrace::bench {
@@ -30,7 +32,8 @@ class ResponseHandler {
 
 class LoadClient {
  public:
-  static Result<LoadClient> connect(uint16_t port, size_t num_connections);
+  // TCP addresses are numeric, IPv4.
+  static Result<LoadClient> connect(const http::Address& address, size_t num_connections);
 
   size_t num_connections() const { return connections_.size(); }
   // One more: its number is num_connections() before.
@@ -53,10 +56,10 @@ class LoadClient {
     ResponseReader reader;
   };
 
-  explicit LoadClient(uint16_t port) : port_(port) {}
+  explicit LoadClient(http::Address address) : address_(std::move(address)) {}
   Result<void> receive(size_t connection, ResponseHandler& handler);
 
-  uint16_t port_;
+  http::Address address_;
   http::UniqueFd epoll_;
   std::vector<Connection> connections_;
   std::vector<char> buffer_ = std::vector<char>(size_t{256} << 10);

@@ -123,7 +123,7 @@ class OpenStreams {
 Result<Report> measure_open_streams(const Target& target, const OpenStreamsOptions& options) {
   const Result<int64_t> rss_before = resident_bytes(target.pid);
   if (!rss_before) return rss_before.error();
-  Result<LoadClient> client = LoadClient::connect(target.port, 0);
+  Result<LoadClient> client = LoadClient::connect(target.address, 0);
   if (!client) return client.error();
   OpenStreams streams(target, options, *client);
   if (Result<void> started = streams.start_all(); !started) return started.error();
@@ -149,7 +149,12 @@ Result<Report> measure_open_streams(const Target& target, const OpenStreamsOptio
   );
   return Report{
       "open_streams",
-      fmt::format("{} streams at {} tokens/s", options.num_streams, options.tokens_per_second),
+      fmt::format(
+          "{} streams at {} tokens/s, {}",
+          options.num_streams,
+          options.tokens_per_second,
+          std::holds_alternative<http::UnixAddress>(target.address) ? "Unix socket" : "TCP"
+      ),
       std::move(*figures),
   };
 }

@@ -74,8 +74,10 @@ std::string get_request(std::string_view path) {
   return fmt::format("GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", path);
 }
 
-Result<std::string> fetch(uint16_t port, std::string_view request, int expected_status) {
-  Result<LoadClient> client = LoadClient::connect(port, 1);
+Result<std::string> fetch(
+    const http::Address& address, std::string_view request, int expected_status
+) {
+  Result<LoadClient> client = LoadClient::connect(address, 1);
   if (!client) return client.error();
   client->keep_body(0);
   if (Result<void> sent = client->send(0, request); !sent) return sent.error();

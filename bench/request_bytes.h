@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "bench/scenario.h"
+#include "http/address.h"
 
 namespace millrace::bench {
 
@@ -27,6 +28,8 @@ std::string get_request(std::string_view path);
 
 // Sends one request on a connection of its own and gives the body of its answer, which must have
 // this status.
-Result<std::string> fetch(uint16_t port, std::string_view request, int expected_status);
+Result<std::string> fetch(
+    const http::Address& address, std::string_view request, int expected_status
+);
 
 }  // namespace millrace::bench

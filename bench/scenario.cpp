@@ -51,7 +51,7 @@ double quantile(std::vector<float>& values, double share) {
 }
 
 Result<Report> measure_idle(const Target& target, size_t num_connections, double seconds) {
-  const Result<LoadClient> client = LoadClient::connect(target.port, num_connections);
+  const Result<LoadClient> client = LoadClient::connect(target.address, num_connections);
   if (!client) return client.error();
   std::this_thread::sleep_for(std::chrono::seconds(1));
   const Result<double> before = cpu_seconds(target.pid);

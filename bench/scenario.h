@@ -10,12 +10,13 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "http/address.h"
 
 namespace millrace::bench {
 
 // The server that is measured.
 struct Target {
-  uint16_t port = 0;
+  http::Address address;
   pid_t pid = 0;
   std::string model;
 };

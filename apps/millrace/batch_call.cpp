@@ -56,13 +56,13 @@ Result<std::optional<int32_t>> BatchCall::take(size_t prompt, EngineEvent event)
     progress_->take_prompt_logprobs(prompt, *logprobs);
   } else if (auto* token = std::get_if<TokenEvent>(&event)) {
     const int32_t choice = token->choice;
-    std::optional<GenerationProgress::News> news = progress_->take_token(prompt, *token);
+    const std::optional<GenerationProgress::News> news = progress_->take_token(prompt, *token);
     if (news && news->is_stopped_by_text) stopped = choice;
-    if (news) progress_->keep(*std::move(news));
+    if (news) progress_->keep(*news);
   } else {
-    auto news = progress_->take_end(prompt, std::get<FinishedEvent>(event), false);
+    const auto news = progress_->take_end(prompt, std::get<FinishedEvent>(event), false);
     if (!news) return news.error();
-    if (*news) progress_->keep(**std::move(news));
+    if (*news) progress_->keep(**news);
   }
   return stopped;
 }

@@ -141,11 +141,11 @@ class BatchRun {
     if (choice.stop_string) choice.finished.reason = FinishReason::kStop;
   }
 
-  void show(LiveItem& live, size_t choice, const std::string& text) {
+  void show(LiveItem& live, size_t choice, std::string_view text) {
     if (text.empty()) return;
     live.result.choices[choice].text += text;
     if (choice != 0 || !callbacks_.on_text) return;
-    if (!callbacks_.on_text(live.index, text)) is_stopped_ = true;
+    if (!callbacks_.on_text(live.index, std::string(text))) is_stopped_ = true;
   }
 
   // Keeps a result until all before it have been handed out.

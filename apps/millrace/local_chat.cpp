@@ -54,7 +54,7 @@ class Turn {
   }
 
  private:
-  void show(const std::string& text) {
+  void show(std::string_view text) {
     if (!text.empty() && !is_reader_gone_) is_reader_gone_ = !on_text_(text);
   }
 

@@ -28,16 +28,31 @@ class BoundedQueue {
 
   // Sleeps while the queue is full. kClosed: the value was dropped.
   PushResult push(T value) {
-    std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return is_closed_ || values_.size() < capacity_; });
-    return push_locked(std::move(value));
+    PushResult result = PushResult::kPushed;
+    {
+      std::unique_lock lock(mutex_);
+      room_.wait(lock, [&] { return is_closed_ || values_.size() < capacity_; });
+      result = push_locked(std::move(value));
+    }
+    wake_taker();
+    return result;
   }
 
   // Never sleeps. kFull or kClosed: the value was dropped.
   PushResult try_push(T value) {
+    const PushResult result = try_push_silently(std::move(value));
+    wake_taker();
+    return result;
+  }
+
+  // The same, but who sleeps in pop() sleeps on: the caller calls wake_taker() soon, once it has
+  // let go of locks that the taker wants. A thread that is woken to wait for a lock costs two
+  // switches more.
+  PushResult try_push_silently(T value) {
     const std::lock_guard lock(mutex_);
     return push_locked(std::move(value));
   }
+  void wake_taker() { arrival_.notify_one(); }
 
   // Sleeps while the queue is empty. nullopt: closed, and everything pushed before has been taken.
   std::optional<T> pop() {
@@ -78,7 +93,6 @@ class BoundedQueue {
     if (is_closed_) return PushResult::kClosed;
     if (values_.size() >= capacity_) return PushResult::kFull;
     values_.push_back(std::move(value));
-    arrival_.notify_one();
     return PushResult::kPushed;
   }
 

@@ -123,6 +123,23 @@ TEST(BoundedQueue, PassesEachValueOnceBetweenManyThreads) {
   EXPECT_EQ(hits, std::vector<int>(hits.size(), 1));
 }
 
+TEST(BoundedQueue, WakesTheTakerOfSilentPushesWhenTold) {
+  BoundedQueue<int> queue(3);
+  std::jthread consumer([&] {
+    for (int i = 0; i < 300; ++i) EXPECT_EQ(queue.pop(), i);
+  });
+  for (int i = 0; i < 300; i += 3) {
+    for (int j = i; j < i + 3; ++j) {
+      while (queue.try_push_silently(j) == PushResult::kFull) std::this_thread::yield();
+    }
+    queue.wake_taker();
+  }
+  consumer.join();
+  EXPECT_EQ(queue.size(), 0U);
+  queue.close();
+  EXPECT_EQ(queue.try_push_silently(1), PushResult::kClosed);
+}
+
 TEST(BoundedQueue, NeverHoldsMoreThanItsCapacity) {
   BoundedQueue<int> queue(2);
   std::atomic<int> num_pushed{0};

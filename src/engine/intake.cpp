@@ -81,8 +81,11 @@ Result<RequestId> Intake::submit(EngineRequest request, std::shared_ptr<EventSin
   CHECK(sink != nullptr, "events need a place to go");
   try {
     if (auto checked = check_request(request, config_, limits_); !checked) return checked.error();
-    const std::lock_guard lock(mutex_);
-    return accept(request, std::move(sink));
+    std::unique_lock lock(mutex_);
+    Result<RequestId> accepted = accept(request, std::move(sink));
+    lock.unlock();
+    if (accepted) commands_.wake_taker();
+    return accepted;
   } catch (const std::bad_alloc&) {
     const std::lock_guard lock(mutex_);
     ++num_refused_[index_of(RefusalReason::kMemory)];
@@ -169,14 +172,16 @@ std::optional<Intake::Command> Intake::taken(std::optional<Command> command) {
 }
 
 void Intake::cancel(RequestId id) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end() || std::exchange(found->second.is_cancelled, true)) return;
   send(Cancellation{.request = id});
+  lock.unlock();
+  commands_.wake_taker();
 }
 
 void Intake::cancel(RequestId id, int32_t choice) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end() || found->second.is_cancelled) return;
   std::vector<bool>& cancelled = found->second.choice_cancelled;
@@ -184,6 +189,8 @@ void Intake::cancel(RequestId id, int32_t choice) {
   if (cancelled[static_cast<size_t>(choice)]) return;
   cancelled[static_cast<size_t>(choice)] = true;
   send(Cancellation{id, choice});
+  lock.unlock();
+  commands_.wake_taker();
 }
 
 void Intake::reset_prefix_cache() {
@@ -205,11 +212,13 @@ Hash128 Intake::prefix_root(RequestId id, const std::string& cache_salt) const {
 }
 
 void Intake::shut_down(ShutdownMode mode) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const bool is_news = !shutdown_ || (*shutdown_ != mode && mode == ShutdownMode::kAbort);
   if (!is_news) return;
   shutdown_ = mode;
   send(mode);
+  lock.unlock();
+  commands_.wake_taker();
 }
 
 void Intake::fill(EngineStats& stats) const {
@@ -269,7 +278,8 @@ void Intake::note_progress(TimePoint when) {
 // to.
 void Intake::send(Command command) {
   CHECK(
-      commands_.try_push(std::move(command)) == PushResult::kPushed, "the inbox is sized for all"
+      commands_.try_push_silently(std::move(command)) == PushResult::kPushed,
+      "the inbox is sized for all"
   );
 }
 

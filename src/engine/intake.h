@@ -96,7 +96,7 @@ class Intake {
 
   std::optional<Command> taken(std::optional<Command> command);
 
-  // With mutex_ held.
+  // With mutex_ held. Whoever calls send() wakes the engine thread once it is not.
   Result<RequestId> accept(EngineRequest& request, std::shared_ptr<EventSink> sink);
   std::optional<Error> find_refusal(
       const EngineRequest& request, const Claim& claim, TenantId tenant, TimePoint now

@@ -1,7 +1,6 @@
 #include "engine/null_engine.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "base/rng.h"
+#include "engine/engine_thread.h"
 
 namespace millrace {
 namespace {
@@ -151,7 +151,7 @@ void NullEngine::shutdown(ShutdownMode mode) {
 }
 
 void NullEngine::run() {
-  pthread_setname_np(pthread_self(), "engine");
+  become_engine_thread();
   publish_stats();
   for (;;) {
     receive();

@@ -1,13 +1,13 @@
 #include "engine/step_engine.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/engine_thread.h"
 
 namespace millrace {
 namespace {
@@ -122,7 +122,7 @@ void StepEngine::shutdown(ShutdownMode mode) {
 }
 
 void StepEngine::run() {
-  pthread_setname_np(pthread_self(), "engine");
+  become_engine_thread();
   for (;;) {
     receive();
     if (is_stopping_ && core_.is_idle()) break;

@@ -13,24 +13,26 @@ ChoiceText::ChoiceText(
   for (const TokenId id : prompt) echo_ += detokenizer_.push(id);
 }
 
-std::string ChoiceText::push(TokenId id) {
-  if (stop_string()) return {};
-  const std::string text = detokenizer_.push(id);
+std::string_view ChoiceText::push(TokenId id) {
+  if (has_stopped()) return {};
+  const std::string_view text = detokenizer_.push(id);
   ++num_tokens_;
   if (!matcher_ || num_tokens_ <= num_tokens_before_stop_) return text;
-  return matcher_->push(text);
+  released_ = matcher_->push(text);
+  return released_;
 }
 
-std::string ChoiceText::finish() {
-  if (stop_string()) return {};
-  const std::string rest = detokenizer_.finish();
+std::string_view ChoiceText::finish() {
+  if (has_stopped()) return {};
+  const std::string_view rest = detokenizer_.finish();
   if (!matcher_) return rest;
-  const std::string released = matcher_->push(rest);
-  return stop_string() ? released : released + matcher_->finish();
+  released_ = matcher_->push(rest);
+  if (!has_stopped()) released_ += matcher_->finish();
+  return released_;
 }
 
 std::optional<std::string> ChoiceText::stop_string() const {
-  if (!matcher_ || !matcher_->matched()) return std::nullopt;
+  if (!has_stopped()) return std::nullopt;
   return stops_[*matcher_->matched()];
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,22 +27,26 @@ class ChoiceText {
 
   // Takes the next output token; returns the text that is now certain: whole characters, and
   // nothing that could still turn out to begin a stop string. After a stop string nothing comes.
-  // Stop strings count only in what comes after the first min_tokens tokens.
-  std::string push(TokenId id);
+  // Stop strings count only in what comes after the first min_tokens tokens. Valid until the next
+  // call.
+  std::string_view push(TokenId id);
 
   // The prompt's text, to be shown before all else; empty without echo. Called once, first.
   std::string take_echo() { return std::exchange(echo_, {}); }
 
-  // The rest, once the choice is over. Called once, last.
-  std::string finish();
+  // The rest, once the choice is over; valid as long as this object. Called once, last.
+  std::string_view finish();
 
-  // The stop string that was found, if any: the choice is over then, whatever tokens follow.
+  // A stop string was found: the choice is over, whatever tokens follow.
+  bool has_stopped() const { return matcher_ && matcher_->matched(); }
+  // Which one it was.
   std::optional<std::string> stop_string() const;
 
  private:
   IncrementalDetokenizer detokenizer_;
   std::vector<std::string> stops_;
   std::optional<StopStringMatcher> matcher_;  // none: no stop strings
+  std::string released_;                      // by the matcher, in the last call
   std::string echo_;
   int32_t num_tokens_before_stop_;
   int32_t num_tokens_ = 0;

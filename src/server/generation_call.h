@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -66,9 +67,10 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
 
  private:
   class PromptSink;
+  // Most are tokens: the other events, which are large, lie elsewhere.
   struct News {
     size_t prompt = 0;
-    EngineEvent event;
+    std::variant<TokenEvent, std::unique_ptr<EngineEvent>> event;
   };
 
   GenerationCall(
@@ -86,13 +88,15 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
 
   // On the I/O thread.
   void on_news();
-  void take(News news, std::string& out);
+  bool fetch_news();
+  void take(News& news, std::string& out);
+  void take_other(News& news, std::string& out);
   bool lacks_prompt_logprobs() const;
   void take_token(size_t prompt, TokenEvent& event, std::string& out);
   void take_end(size_t prompt, const FinishedEvent& event, std::string& out);
   void observe_token(int32_t index, TimePoint when);
-  void tell(GenerationProgress::News news, std::string& out);
-  void stream(GenerationProgress::News news, std::string& out);
+  void tell(const GenerationProgress::News& news, std::string& out);
+  void stream(const GenerationProgress::News& news, std::string& out);
   void begin_stream(std::string& out);
   void finish(std::string& out);
   void fail(const Error& error, std::string& out);
@@ -124,6 +128,8 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   // start()'s, then the I/O thread's.
   std::optional<GenerationProgress> progress_;         // from submit() on
   std::vector<std::optional<TimePoint>> last_tokens_;  // [num_choices]: when it came
+  std::vector<News> news_;                             // taken from the inbox
+  size_t num_news_told_ = 0;                           // of them
   std::vector<News> held_;                             // until the prompts' logprobs are there
   bool is_streaming_ = false;
   bool is_failed_ = false;

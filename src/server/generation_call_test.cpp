@@ -139,6 +139,26 @@ TEST_F(GenerationCallTest, StreamsEachTokenAndEndsWithDone) {
   EXPECT_TRUE(usage.at("choices").as_array().empty());
 }
 
+// Told in several goes. What comes between two of them wakes nobody of its own; it once got stuck.
+TEST_F(GenerationCallTest, TellsManyTokensThatComeAtOnce) {
+  const std::string many(2000, 'a');
+  for (int i = 0; i < 100; ++i) {
+    send(completion("hi", 8, true));
+    const size_t call = engine_.take();
+    const auto on_step_end = std::exchange(engine_.on_step_end, {});
+    engine_.text(call, 0, many);
+    engine_.on_step_end = on_step_end;
+    engine_.text(call, 0, "b");
+    // At another moment each time, while the others are worded.
+    std::this_thread::sleep_for(std::chrono::microseconds(4 * i));
+    engine_.finish(call, 0, FinishReason::kLength);
+    engine_.release(call);
+    const std::vector<http::SseEvent> events = receive_events();
+    ASSERT_EQ(streamed_text(events), many + "b");
+    ASSERT_EQ(events.size(), many.size() + 3) << "each token, the end and [DONE]";
+  }
+}
+
 TEST_F(GenerationCallTest, EndsAChoiceAtAStopStringAndCancelsIt) {
   GenerationRequest request = completion("hi", 32, true);
   request.fields.stop = {"ST"};

@@ -47,13 +47,14 @@ std::optional<GenerationProgress::News> GenerationProgress::take_token(
   // Computed before the engine heard of a stop string, or made to be thrown away.
   if (choice.is_over || request_.max_tokens == 0) return std::nullopt;
   ++usage_.num_output_tokens;
-  News news{.choice = index};
-  if (!event.is_stop_token) news.text = choice.text.push(event.token.id);
-  if (const auto stop = choice.text.stop_string()) {
-    news = ended(index, std::move(news.text), {.finish_reason = "stop", .stop_reason = *stop});
-    news.is_stopped_by_text = true;
+  std::optional<News> news(std::in_place);
+  news->choice = index;
+  if (!event.is_stop_token) news->text = choice.text.push(event.token.id);
+  news->token = &event.token;
+  if (choice.text.has_stopped()) {
+    end(*news, {.finish_reason = "stop", .stop_reason = *choice.text.stop_string()});
+    news->is_stopped_by_text = true;
   }
-  news.token = std::move(event.token);
   return news;
 }
 
@@ -92,20 +93,19 @@ Result<std::optional<GenerationProgress::News>> GenerationProgress::take_end(
     case FinishReason::kError:
       return error_of(event);
   }
-  std::string rest = choice.text.finish();
-  if (choice.text.stop_string()) {
+  News news{.choice = index, .text = choice.text.finish()};
+  if (choice.text.has_stopped()) {
     ending = {.finish_reason = "stop", .stop_reason = *choice.text.stop_string()};
   }
   if (request_.max_tokens == 0) ending = {.finish_reason = "length", .stop_reason = {}};
-  return std::optional(ended(index, std::move(rest), std::move(ending)));
+  end(news, std::move(ending));
+  return std::optional(std::move(news));
 }
 
-GenerationProgress::News GenerationProgress::ended(int32_t index, std::string text, Ending ending) {
-  choices_[static_cast<size_t>(index)].is_over = true;
+void GenerationProgress::end(News& news, Ending ending) {
+  choices_[static_cast<size_t>(news.choice)].is_over = true;
   --num_choices_open_;
-  News news{.choice = index, .text = std::move(text)};
   news.ending = std::move(ending);
-  return news;
 }
 
 bool GenerationProgress::is_stop_token_of_request(std::optional<TokenId> id) const {
@@ -113,11 +113,11 @@ bool GenerationProgress::is_stop_token_of_request(std::optional<TokenId> id) con
   return id && std::find(ids.begin(), ids.end(), *id) != ids.end();
 }
 
-void GenerationProgress::keep(News news) {
+void GenerationProgress::keep(const News& news) {
   ChoiceResult& result = choices_[static_cast<size_t>(news.choice)].result;
   result.text.append(news.text);
-  if (news.token) result.tokens.push_back(*std::move(news.token));
-  if (news.ending) result.ending = *std::move(news.ending);
+  if (news.token != nullptr) result.tokens.push_back(std::move(*news.token));
+  if (news.ending) result.ending = *news.ending;
 }
 
 std::string GenerationProgress::take_echo(int32_t choice) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -19,12 +20,12 @@ namespace millrace {
 
 class GenerationProgress {
  public:
-  // What is new of one choice.
+  // What is new of one choice. Borrows: valid until the next call, and while the event lives.
   struct News {
     int32_t choice = 0;  // prompt * n + choice of that prompt
-    std::string text;
-    std::optional<SampledToken> token;
-    std::optional<Ending> ending;  // the choice is over
+    std::string_view text;
+    SampledToken* token = nullptr;  // the event's; none at the end of a choice
+    std::optional<Ending> ending;   // the choice is over
     // A stop string was found: the engine does not know, and may still be at work on the choice.
     bool is_stopped_by_text = false;
   };
@@ -46,7 +47,7 @@ class GenerationProgress {
   Result<std::optional<News>> take_end(size_t prompt, const FinishedEvent& event, bool is_aborted);
 
   // Adds the news to the whole answer. For calls that do not stream.
-  void keep(News news);
+  void keep(const News& news);
 
   // The prompt's text, to be shown before the first of a choice's own: for calls that stream. Empty
   // without echo, and from the second call on.
@@ -75,7 +76,7 @@ class GenerationProgress {
     bool is_over = false;
   };
 
-  News ended(int32_t index, std::string text, Ending ending);
+  void end(News& news, Ending ending);
   bool is_stop_token_of_request(std::optional<TokenId> id) const;
 
   const GenerationRequest& request_;

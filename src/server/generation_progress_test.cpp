@@ -36,7 +36,7 @@ class GenerationProgressTest : public ::testing::Test {
       TokenEvent event = token(choice, static_cast<unsigned char>(byte));
       if (auto news = progress.take_token(prompt, event)) {
         shown += news->text;
-        progress.keep(*std::move(news));
+        progress.keep(*news);
       }
     }
     return shown;
@@ -64,7 +64,7 @@ TEST_F(GenerationProgressTest, KeepsTheChoicesOfEachPromptApart) {
         progress.take_end(static_cast<size_t>(i / 2), end(i % 2, FinishReason::kLength), false);
     ASSERT_TRUE(news && *news);
     EXPECT_EQ((*news)->choice, i);
-    progress.keep(**std::move(news));
+    progress.keep(**news);
   }
   EXPECT_TRUE(progress.is_over());
   const GenerationResult result = progress.take_result();

@@ -10,6 +10,7 @@
 #include "server/protocol/chat_request.h"
 #include "server/protocol/completion_request.h"
 #include "server/protocol/native_request.h"
+#include "server/refusal_log.h"
 #include "server/routes.h"
 
 namespace millrace {
@@ -22,8 +23,10 @@ using RequestReader = Result<GenerationRequest> (*)(std::string_view, const Requ
 // thread, without waking another. Chats are rendered by a text worker in any case.
 constexpr size_t kShortBodyBytes = 2048;
 
-void refuse(http::Exchange& exchange, const Error& error) {
-  exchange.respond(to_response(to_api_error(error)));
+void refuse(const Serving& serving, http::Exchange& exchange, const Error& error) {
+  const ApiError api_error = to_api_error(error);
+  if (serving.logs_requests) log_refusal(serving.log, exchange.request(), api_error);
+  exchange.respond(to_response(api_error));
 }
 
 // The time limit that a client's proxy states: seconds, in X-Request-Timeout. The shorter of the
@@ -49,17 +52,19 @@ Result<void> apply_timeout_header(const http::Request& http_request, GenerationR
 void begin(ApiState& state, const ExchangePtr& exchange, RequestReader read, bool is_short) {
   Serving& serving = *state.serving();
   Result<GenerationRequest> request = read(exchange->request().body, serving.request_context);
-  if (!request) return refuse(*exchange, request.error());
+  if (!request) return refuse(serving, *exchange, request.error());
   request->tenant =
       state.keys().tenant_of(exchange->request().header("authorization").value_or(""));
   if (auto timeout = apply_timeout_header(exchange->request(), *request); !timeout) {
-    return refuse(*exchange, timeout.error());
+    return refuse(serving, *exchange, timeout.error());
   }
   exchange->request().body = {};
   const bool starts_here = !is_short || request->api != Api::kChat;
   auto call = GenerationCall::make(serving.services(), *std::move(request), exchange);
   if (starts_here) return call->start();
-  if (!serving.workers.try_post([call] { call->start(); })) refuse(*exchange, overloaded());
+  if (!serving.workers.try_post([call] { call->start(); })) {
+    refuse(serving, *exchange, overloaded());
+  }
 }
 
 // Of what a request may make fail, memory alone shows as an exception. It fails this request, and
@@ -70,32 +75,36 @@ void begin_if_memory_lasts(
   try {
     begin(state, exchange, read, is_short);
   } catch (const std::bad_alloc&) {
-    refuse(*exchange, out_of_memory());
+    refuse(*state.serving(), *exchange, out_of_memory());
   }
 }
 
 void generate(ApiState& state, const ExchangePtr& exchange, RequestReader read) {
+  Serving& serving = *state.serving();
   if (const auto refusal = http::check_json_content_type(exchange->request())) {
+    if (serving.logs_requests) {
+      log_refusal(serving.log, exchange->request(), to_api_error(*refusal));
+    }
     exchange->respond(render_refusal(*refusal));
     return;
   }
-  Serving& serving = *state.serving();
   if (exchange->request().body.size() <= kShortBodyBytes) {
     return begin_if_memory_lasts(state, exchange, read, true);
   }
   const bool is_posted = serving.workers.try_post([&state, exchange, read] {
     begin_if_memory_lasts(state, exchange, read, false);
   });
-  if (!is_posted) refuse(*exchange, overloaded());
+  if (!is_posted) refuse(serving, *exchange, overloaded());
 }
 
 void abort(ApiState& state, const ExchangePtr& exchange) {
   const Result<AbortRequest> request = read_abort_request(exchange->request().body);
-  if (!request) return refuse(*exchange, request.error());
-  const CallRegistry& calls = state.serving()->calls;
+  const Serving& serving = *state.serving();
+  if (!request) return refuse(serving, *exchange, request.error());
+  const CallRegistry& calls = serving.calls;
   const auto found = request->abort_all ? calls.all() : calls.find(request->request_id);
   if (found.empty() && !request->abort_all) {
-    return refuse(*exchange, not_found("no request of this id is under way", "rid"));
+    return refuse(serving, *exchange, not_found("no request of this id is under way", "rid"));
   }
   for (const auto& call : found) call->abort();
   exchange->respond(http::json_response(200, "{\"success\":true}"));

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "model/config.h"
 #include "server/model_list.h"
-#include "server/openapi.h"
+#include "server/openapi/openapi.h"
 #include "server/page.h"
 #include "server/protocol/api_error.h"
 #include "server/routes.h"

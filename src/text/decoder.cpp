@@ -84,13 +84,37 @@ std::string TextDecoder::token_bytes(std::string_view token) const {
 }
 
 DecodeStream::DecodeStream(const TextDecoder& decoder)
-    : decoder_(decoder), states_(decoder.steps().size()) {
+    : decoder_(&decoder), states_(decoder.steps().size()) {
   const auto& steps = decoder.steps();
   fuser_ = static_cast<size_t>(std::find_if(steps.begin(), steps.end(), fuses) - steps.begin());
 }
 
+DecodeStream DecodeStream::settled(const TextDecoder& decoder) {
+  DecodeStream stream(decoder);
+  stream.is_first_token_ = false;
+  for (StepState& state : stream.states_) state.is_first = false;
+  return stream;
+}
+
+// Metaspace treats the first token in its own way, and Strip the start of the one text.
+bool DecodeStream::cares_for_first(size_t step) const {
+  const DecoderStep& kind = decoder_->steps()[step];
+  const bool is_fused = step > fuser_;
+  return is_fused ? std::holds_alternative<DecodeStrip>(kind)
+                  : std::holds_alternative<DecodeMetaspace>(kind);
+}
+
+bool DecodeStream::is_settled() const {
+  if (is_first_token_ || !output_.empty()) return false;
+  for (size_t step = 0; step < states_.size(); ++step) {
+    if (!states_[step].held.empty()) return false;
+    if (states_[step].is_first && cares_for_first(step)) return false;
+  }
+  return true;
+}
+
 void DecodeStream::push(std::string_view token) {
-  if (decoder_.joins_with_space() && !is_first_token_) output_.push_back(' ');
+  if (decoder_->joins_with_space() && !is_first_token_) output_.push_back(' ');
   is_first_token_ = false;
   feed_token(0, token);
 }
@@ -106,7 +130,7 @@ void DecodeStream::feed_token(size_t step, std::string_view token) {
     return;
   }
   StepState& state = states_[step];
-  const DecoderStep& kind = decoder_.steps()[step];
+  const DecoderStep& kind = decoder_->steps()[step];
   if (std::holds_alternative<DecodeByteLevel>(kind)) {
     feed_bytes(step, byte_level_bytes(token), false);
   } else if (std::holds_alternative<DecodeFuse>(kind)) {
@@ -157,7 +181,7 @@ void DecodeStream::feed_text(size_t step, std::string_view text) {
     output_.append(text);
     return;
   }
-  const DecoderStep& kind = decoder_.steps()[step];
+  const DecoderStep& kind = decoder_->steps()[step];
   const auto* replace = std::get_if<DecodeReplace>(&kind);
   if (std::holds_alternative<DecodeFuse>(kind)) {
     feed_text(step + 1, text);
@@ -214,7 +238,7 @@ void DecodeStream::replace_text(size_t step, const DecodeReplace& replace, std::
 
 // Passes on what `step` still holds. The steps before it are finished.
 void DecodeStream::finish_step(size_t step) {
-  const DecoderStep& kind = decoder_.steps()[step];
+  const DecoderStep& kind = decoder_->steps()[step];
   const bool is_fused = step > fuser_;
   if (std::holds_alternative<DecodeByteLevel>(kind)) {
     const std::string token = is_fused ? std::exchange(states_[step].held, {}) : std::string();

@@ -62,6 +62,8 @@ class DecodeStream {
  public:
   // `decoder` outlives the stream.
   explicit DecodeStream(const TextDecoder& decoder);
+  // One that is_settled(), as if it had decoded some text before.
+  static DecodeStream settled(const TextDecoder& decoder);
 
   // REQUIRES: `token` is valid UTF-8; finish() has not been called.
   void push(std::string_view token);
@@ -70,13 +72,18 @@ class DecodeStream {
   // What became complete since the last call.
   std::string take() { return std::exchange(output_, {}); }
 
+  // Nothing is held back, and what comes next is decoded as in the middle of a text. All settled
+  // streams of a decoder give the same for the same tokens.
+  bool is_settled() const;
+
  private:
   struct StepState {
-    bool is_first = true;  // no token has come yet
+    bool is_first = true;  // no token has come yet; only some kinds of step care
     size_t num_stripped = 0;
     std::string held;  // what cannot be passed on yet
   };
 
+  bool cares_for_first(size_t step) const;
   void feed_token(size_t step, std::string_view token);
   void feed_text(size_t step, std::string_view text);
   void finish_step(size_t step);
@@ -85,7 +92,7 @@ class DecodeStream {
   void strip_text(size_t step, const DecodeStrip& strip, std::string_view text);
   void replace_text(size_t step, const DecodeReplace& replace, std::string_view text);
 
-  const TextDecoder& decoder_;
+  const TextDecoder* decoder_;
   size_t fuser_ = 0;  // the first step behind which there is only one token; steps().size(): none
   std::vector<StepState> states_;
   bool is_first_token_ = true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/id.h"
 #include "text/decoder.h"
@@ -19,23 +20,35 @@ class IncrementalDetokenizer {
         stream_(tokenizer.decoder()) {}
 
   // The text that `id` completes, valid UTF-8; often empty: a character may take several tokens.
-  // Constant time a token, amortised. REQUIRES: finish() has not been called.
-  std::string push(TokenId id) {
+  // Constant time a token, amortised; mostly one look into a table. Valid until the next call.
+  // REQUIRES: finish() has not been called.
+  std::string_view push(TokenId id) {
+    if (is_settled_) {
+      if (const auto text = tokenizer_.texts().find(id, skip_special_tokens_)) return *text;
+    }
     const auto token = tokenizer_.decoded_token(id, skip_special_tokens_);
     if (token) stream_.push(*token);
-    return stream_.take();
+    return take();
   }
 
-  // What was held back, incomplete characters as U+FFFD.
-  std::string finish() {
+  // What was held back, incomplete characters as U+FFFD. Valid as long as the detokenizer.
+  std::string_view finish() {
     stream_.finish();
-    return stream_.take();
+    return take();
   }
 
  private:
+  std::string_view take() {
+    taken_ = stream_.take();
+    is_settled_ = stream_.is_settled();
+    return taken_;
+  }
+
   const Tokenizer& tokenizer_;
   bool skip_special_tokens_;
   DecodeStream stream_;
+  bool is_settled_ = false;
+  std::string taken_;
 };
 
 }  // namespace millrace

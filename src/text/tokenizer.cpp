@@ -90,8 +90,10 @@ struct Tokenizer::State {
   PostProcessor post_processor;
   TextDecoder decoder;
   std::vector<TokenInfo> infos;  // by id; views into `model` and `added_tokens`
+  TokenTexts texts;
 
   void index_tokens();
+  void make_texts();
   const TokenInfo* info(TokenId id) const;
 };
 
@@ -120,6 +122,17 @@ void Tokenizer::State::index_tokens() {
     // token that the normalizer rewrites is not skipped.
     info.skips_when_special = special_contents.contains(info.decoded);
   }
+}
+
+void Tokenizer::State::make_texts() {
+  texts = TokenTexts(decoder, infos.size(), [this](TokenId id) {
+    const TokenInfo* token = info(id);
+    return token == nullptr
+               ? std::nullopt
+               : std::optional<TokenTexts::Token>(
+                     {.decoded = token->decoded, .is_skippable = token->skips_when_special}
+                 );
+  });
 }
 
 const Tokenizer::State::TokenInfo* Tokenizer::State::info(TokenId id) const {
@@ -243,6 +256,7 @@ Result<Tokenizer> TokenizerAssembler::assemble(TokenizerParts parts) {
   state->post_processor = std::move(parts.post_processor);
   state->decoder = std::move(parts.decoder);
   state->index_tokens();
+  state->make_texts();
   for (const auto* ids : {&state->post_processor.before, &state->post_processor.after}) {
     for (const TokenId id : *ids) {
       if (state->info(id) != nullptr) continue;
@@ -315,6 +329,10 @@ size_t Tokenizer::vocab_size() const {
 bool Tokenizer::is_special(TokenId id) const {
   const State::TokenInfo* info = state_->info(id);
   return info != nullptr && info->is_special;
+}
+
+const TokenTexts& Tokenizer::texts() const {
+  return state_->texts;
 }
 
 const TextDecoder& Tokenizer::decoder() const {

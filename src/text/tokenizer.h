@@ -15,6 +15,7 @@
 #include "text/byte_range.h"
 #include "text/decoder.h"
 #include "text/gguf_vocabulary.h"
+#include "text/token_texts.h"
 
 namespace millrace {
 
@@ -60,8 +61,9 @@ class Tokenizer {
   // False for ids that are no token.
   bool is_special(TokenId id) const;
 
-  // For the detokenizer: how tokens become text, and what decoding writes for `id`; nullopt where
-  // it writes nothing.
+  // For the detokenizer: the texts that most tokens add, how tokens become text, and what decoding
+  // writes for `id`; nullopt where it writes nothing.
+  const TokenTexts& texts() const;
   const TextDecoder& decoder() const;
   std::optional<std::string_view> decoded_token(TokenId id, bool skip_special_tokens) const;
 

@@ -33,11 +33,12 @@ std::string detokenize_piecewise(
   IncrementalDetokenizer detokenizer(tokenizer, skip_special_tokens);
   std::string text;
   for (const TokenId id : ids) {
-    const std::string piece = detokenizer.push(id);
+    const std::string_view piece = detokenizer.push(id);
     EXPECT_TRUE(is_valid_utf8(piece));
     text += piece;
   }
-  return text + detokenizer.finish();
+  text += detokenizer.finish();
+  return text;
 }
 
 // Checks `tokenizer` on every text. `decoded[i]` null stands for the text itself.

@@ -190,7 +190,7 @@ TEST(IncrementalDetokenizer, GivesTheDecodingOfTheWholeForEveryChain) {
       IncrementalDetokenizer detokenizer(tokenizer, false);
       std::string pieces;
       for (const TokenId id : ids) {
-        const std::string piece = detokenizer.push(id);
+        const std::string_view piece = detokenizer.push(id);
         ASSERT_TRUE(is_valid_utf8(piece));
         pieces += piece;
       }

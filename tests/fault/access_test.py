@@ -154,6 +154,42 @@ class LogLines(unittest.TestCase):
             found = eventually(lambda: [line for line in server.lines if "find-me" in line], what="the request's line")
             self.assertEqual([json.loads(line)["outcome"] for line in found], ["finished"])
 
+    def test_a_refused_request_has_one_line_that_says_why(self):
+        cases = [
+            ({"model": "none-such", "prompt": "x"}, 404, "model"),
+            ({**completion(), "temperature": -1}, 400, "temperature"),
+            ({**completion(), "prompt": "x " * 5000, "max_tokens": 1}, 400, None),
+            ({**completion(), "max_tokens": 10**6}, 400, None),
+        ]
+        with Server("--enable-log-requests", "--log-format", "json") as server:
+            for number, (body, status, param) in enumerate(cases):
+                mark = f"refused-{number}"
+                response = server.request("POST", "/v1/completions", body, {"X-Request-Id": mark})
+                self.assertEqual(response.status, status)
+                error = json.loads(response.body)["error"]
+                eventually(lambda: [line for line in server.lines if mark in line], what="the refusal's line")
+                lines = [json.loads(line) for line in server.lines if mark in line]
+                self.assertEqual(len(lines), 1, lines)
+                line = lines[0]
+                self.assertEqual(
+                    (line["level"], line["outcome"], line["status"], line["code"], line.get("param")),
+                    ("info", "refused", status, error["code"], error["param"]), line)
+                self.assertEqual(param or error["param"], error["param"])
+            with server.peer() as peer:
+                response = peer.request("POST", "/v1/completions", b"{", {
+                    "X-Request-Id": "no-type", "Content-Type": "text/plain"})
+            self.assertEqual(response.status, 415)
+            line = json.loads(eventually(lambda: [line for line in server.lines if "no-type" in line],
+                                         what="the refusal's line")[0])
+            self.assertEqual((line["status"], line["outcome"]), (415, "refused"))
+
+    def test_refused_requests_have_no_line_unless_asked_for(self):
+        with Server("--log-format", "json") as server:
+            response = server.request("POST", "/v1/completions", {"model": "none-such"}, {"X-Request-Id": "quiet-1"})
+            self.assertGreaterEqual(response.status, 400)
+            server.request("POST", "/v1/completions", completion())
+            self.assertFalse([line for line in server.lines if "quiet-1" in line])
+
     def test_request_ids_that_could_hurt_are_replaced(self):
         with Server() as server:
             for given in ("a b", "a\tb", "x" * 129, "é", '"', "{}", "a;b", "$(id)"):

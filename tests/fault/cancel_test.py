@@ -234,15 +234,15 @@ class TooMuch(unittest.TestCase):
             self.assertEqual((response.status, response.error()["param"]), (400, "n"), response)
 
     def test_answers_are_the_same_when_kv_blocks_run_out(self):
-        # The real engine, with made-up weights: 64 KiB hold 128 tokens of this model (2 layers, 2 heads of 16 numbers,
-        # float32), which is one of these 16 sequences and a little.
+        # The real engine, with made-up weights: 66 KiB hold 128 tokens of this model (2 layers, 2 heads of 16 numbers,
+        # float32; a hidden state for each 16 tokens), which is one of these 16 sequences and a little.
         flags = ("--max-num-seqs", 16, "--max-model-len", 120, "--threads", 1)
         body = completion(prompt=["a" * 20, "b" * 30], n=8, max_tokens=60, temperature=1.0)
         with Server(*flags, engine="cpu") as roomy:
             expected = roomy.request("POST", "/v1/completions", body).json()["choices"]
             self.assertEqual(roomy.metric("vllm:num_preemptions_total"), 0)
         self.assertEqual(len({choice["text"] for choice in expected}), 16)
-        with Server(*flags, "--kv-cache-memory-bytes", "64K", engine="cpu") as tight:
+        with Server(*flags, "--kv-cache-memory-bytes", "66K", engine="cpu") as tight:
             self.assertEqual(tight.request("POST", "/v1/completions", body).json()["choices"], expected)
             streamed = {}
             response = tight.request("POST", "/v1/completions", {**body, "stream": True})

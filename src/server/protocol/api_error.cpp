@@ -122,21 +122,23 @@ http::Response to_response(const ApiError& error) {
   return response;
 }
 
+ApiError to_api_error(const http::Refusal& refusal) {
+  return {
+      .status = refusal.status,
+      .type = std::string(type_of(refusal.status)),
+      .code = refusal.code,
+      .param = std::nullopt,
+      .message = refusal.message,
+  };
+}
+
 Error out_of_memory() {
   return {ErrorCode::kResourceExhausted, "out of memory"};
 }
 
 http::Response render_refusal(const http::Refusal& refusal) {
   // The connection adds what belongs to the protocol, retry-after too.
-  return http::json_response(
-      refusal.status,
-      to_json({
-          .status = refusal.status,
-          .type = std::string(type_of(refusal.status)),
-          .code = refusal.code,
-          .message = refusal.message,
-      })
-  );
+  return http::json_response(refusal.status, to_json(to_api_error(refusal)));
 }
 
 }  // namespace millrace

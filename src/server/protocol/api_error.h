@@ -24,6 +24,8 @@ struct ApiError {
 // `reason` becomes the code where there is one, `where` the param. Internal errors keep their
 // message to themselves: it may tell of the machine.
 ApiError to_api_error(const Error& error);
+// The same of what the HTTP layer refuses.
+ApiError to_api_error(const http::Refusal& refusal);
 
 // {"error":{"message":...,"type":...,"param":...,"code":...}}; the message cut to a sane length.
 std::string to_json(const ApiError& error);

@@ -1,4 +1,4 @@
-#include "server/openapi.h"
+#include "server/openapi/openapi.h"
 
 #include <gtest/gtest.h>
 

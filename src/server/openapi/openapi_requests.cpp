@@ -1,6 +1,6 @@
 // The schemas of the OpenAPI document that say what a request may hold. The readers of requests
 // (protocol/field_rules.h) refuse every other field by name.
-#include "server/openapi_parts.h"
+#include "server/openapi/openapi_parts.h"
 
 namespace millrace {
 

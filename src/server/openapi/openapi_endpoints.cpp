@@ -1,5 +1,5 @@
 // The endpoints of the OpenAPI document: all of it but its schemas.
-#include "server/openapi_parts.h"
+#include "server/openapi/openapi_parts.h"
 
 namespace millrace {
 

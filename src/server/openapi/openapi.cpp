@@ -1,8 +1,8 @@
-#include "server/openapi.h"
+#include "server/openapi/openapi.h"
 
 #include "base/check.h"
 #include "base/json.h"
-#include "server/openapi_parts.h"
+#include "server/openapi/openapi_parts.h"
 
 namespace millrace {
 namespace {

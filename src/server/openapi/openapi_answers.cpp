@@ -1,5 +1,5 @@
 // The schemas of the OpenAPI document that say what answers hold (protocol/answer_writer.h).
-#include "server/openapi_parts.h"
+#include "server/openapi/openapi_parts.h"
 
 namespace millrace {
 
