@@ -23,6 +23,7 @@ std::vector<Generated> collect(EventQueue& queue, int32_t n) {
       Generated& choice = choices[static_cast<size_t>(finished->choice)];
       choice.reason = finished->reason;
       choice.num_preemptions = finished->timings.num_preemptions;
+      choice.num_cached_tokens = finished->timings.num_cached_tokens;
       num_unfinished = finished->num_choices_unfinished;
     }
   }

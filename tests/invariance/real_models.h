@@ -36,6 +36,7 @@ struct Generated {
   std::vector<std::vector<TokenLogprob>> logprobs;
   FinishReason reason = FinishReason::kStop;
   int32_t num_preemptions = 0;
+  int32_t num_cached_tokens = 0;
 
   // How it was computed may differ, what was computed may not.
   friend bool operator==(const Generated& a, const Generated& b) {
