@@ -366,7 +366,7 @@ TEST(NullEngine, EndsARequestAtItsDeadlineWhetherItRunsOrWaits) {
   const auto engine = start_engine(std::move(options));
   EngineRequest request = request_of(4);
   request.sampling.n = 2;
-  request.deadline = Clock::now() + milliseconds(20);
+  request.deadline = Clock::now() + milliseconds(100);
   const auto records = submit(*engine, request).finish(2);
   EXPECT_GE(Clock::now(), *request.deadline);
   for (const SequenceRecord& record : records) {
@@ -541,7 +541,13 @@ TEST(NullEngine, ServesManyThreadsAtOnce) {
         request.deadline = Clock::now() + std::chrono::microseconds(rng.below(1000));
       }
       const int32_t n = request.sampling.n;
-      Stream stream = submit(*engine, request);
+      Stream stream{.id = {}, .queue = std::make_shared<EventQueue>(request)};
+      const Result<RequestId> id = engine->submit(request, stream.queue);
+      if (!id) {
+        EXPECT_EQ(id.error().code, ErrorCode::kDeadlineExceeded) << id.error().message;
+        continue;
+      }
+      stream.id = *id;
       if (rng.below(3) == 0) engine->cancel(stream.id, 0);
       if (rng.below(5) == 0) engine->cancel(stream.id);
       for (const SequenceRecord& record : stream.finish(n)) num_over += record.finished.size() == 1;

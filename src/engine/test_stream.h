@@ -15,11 +15,12 @@ namespace millrace {
 
 struct Stream {
   RequestId id;
-  std::shared_ptr<EventQueue> queue;
+  std::shared_ptr<EventQueue> queue;  // none: it was refused, and the test has failed
 
   // Waits for the end of every choice.
   std::vector<SequenceRecord> finish(int32_t n = 1) {
     std::vector<SequenceRecord> records(static_cast<size_t>(n));
+    if (queue == nullptr) return records;
     for (int32_t num_unfinished = n; num_unfinished > 0;) {
       const EngineEvent event = queue->next();
       EXPECT_EQ(request_of(event), id);
@@ -36,7 +37,8 @@ inline Stream submit(Engine& engine, EngineRequest request) {
   auto queue = std::make_shared<EventQueue>(request);
   Result<RequestId> id = engine.submit(std::move(request), queue);
   EXPECT_TRUE(id.ok()) << (id.ok() ? "" : id.error().message);
-  return {id.ok() ? *id : RequestId{}, std::move(queue)};
+  if (!id.ok()) return {};
+  return {*id, std::move(queue)};
 }
 
 }  // namespace millrace
