@@ -112,7 +112,7 @@ class Sequence {
  private:
   const Request* request_;
   Precedence precedence_;
-  int32_t num_prompt_tokens_;  // here too: a step reads it of everyone, and the request is elsewhere
+  int32_t num_prompt_tokens_;  // here too: a step reads it of everyone; the request is elsewhere
   int32_t num_tokens_max_;
   SequenceState state_ = SequenceState::kWaiting;
   std::vector<TokenId> output_;  // the prompt is the request's, shared by its sequences
