@@ -15,5 +15,6 @@ int run_tokenize(std::vector<std::string> arguments);
 int run_detokenize(std::vector<std::string> arguments);
 int run_template(std::vector<std::string> arguments);
 int run_plan(std::vector<std::string> arguments);
+int run_replay(std::vector<std::string> arguments);
 
 }  // namespace millrace

@@ -12,6 +12,7 @@
 #include "generate_output.h"
 #include "local_time.h"
 #include "model_flags.h"
+#include "record_flag.h"
 #include "terminal.h"
 
 namespace millrace {
@@ -22,6 +23,7 @@ struct GenerateFlags {
   InputFlags input;
   bool stream = false;
   bool json = false;
+  std::string record;
 };
 
 void add_flags(CommandLine& line, GenerateFlags& flags) {
@@ -29,6 +31,7 @@ void add_flags(CommandLine& line, GenerateFlags& flags) {
   add_input_flags(line, flags.input);
   line.add_flag("--stream", flags.stream, "print the text as it comes (one prompt)");
   line.add_flag("--json", flags.json, "print one JSON object a line");
+  add_record_flag(line, flags.record);
   line.set_footer(
       "Each line of --input is an object with prompt (plain text), prompt_token_ids or messages "
       "(a\n"
@@ -45,9 +48,13 @@ void add_flags(CommandLine& line, GenerateFlags& flags) {
   );
 }
 
-Result<LocalModel> load(const ModelFlags& flags) {
-  Result<LocalModelOptions> options = model_options_of(flags);
+Result<LocalModel> load(const GenerateFlags& flags) {
+  Result<LocalModelOptions> options = model_options_of(flags.model);
   if (!options) return options.error();
+  const auto warn = [](std::string_view message) { print_stderr("{}\n", message); };
+  if (auto opened = record_steps(flags.record, warn, options->engine); !opened) {
+    return opened.error();
+  }
   return load_with_progress(*std::move(options));
 }
 
@@ -57,7 +64,7 @@ Result<void> generate(const GenerateFlags& flags) {
   if (flags.stream && (flags.json || lines->size() != 1)) {
     return invalid_argument("--stream takes one prompt, and not --json", "--stream");
   }
-  Result<LocalModel> model = load(flags.model);
+  Result<LocalModel> model = load(flags);
   if (!model) return model.error();
   for (const std::string& line : model->start_lines) print_stderr("{}\n", line);
 

@@ -22,6 +22,7 @@
 #include "model_flags.h"
 #include "offline_batch.h"
 #include "progress_bar.h"
+#include "record_flag.h"
 #include "terminal.h"
 
 namespace millrace {
@@ -40,6 +41,7 @@ struct RunBatchFlags {
   BatchOutputOptions existing;
   int32_t max_logprobs = 20;
   std::optional<int64_t> max_line_bytes;
+  std::string record;
 };
 
 constexpr const char* kFooter =
@@ -94,6 +96,7 @@ void add_flags(CommandLine& line, RunBatchFlags& flags) {
   );
   line.add("--max-logprobs", flags.max_logprobs, "most logprobs that a request may ask for");
   line.add_size("--max-line-bytes", flags.max_line_bytes, "longest line of the input (64M)");
+  add_record_flag(line, flags.record);
   line.set_footer(kFooter);
 }
 
@@ -122,6 +125,10 @@ Result<LocalModel> load(const RunBatchFlags& flags) {
   Result<LocalModelOptions> options = model_options_of(flags.model);
   if (!options) return options.error();
   options->engine.logprobs_max = flags.max_logprobs;
+  const auto warn = [](std::string_view message) { print_stderr("{}\n", message); };
+  if (auto opened = record_steps(flags.record, warn, options->engine); !opened) {
+    return opened.error();
+  }
   return load_with_progress(*std::move(options));
 }
 

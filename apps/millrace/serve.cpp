@@ -14,6 +14,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "failure.h"
+#include "record_flag.h"
 #include "serve_flags.h"
 #include "server/api_server.h"
 #include "server/local_model.h"
@@ -55,10 +56,14 @@ class StopSignals {
 };
 
 Result<LocalModel> load(
-    const ServeFlags& flags, const AdmissionLimits& admission, ApiServer& server
+    const ServeFlags& flags, const AdmissionLimits& admission, ApiServer& server, Log& log
 ) {
   Result<LocalModelOptions> options = model_options_of(flags.model);
   if (!options) return options.error();
+  const auto warn = [&log](std::string_view message) { log.warning(message); };
+  if (auto opened = record_steps(flags.record, warn, options->engine); !opened) {
+    return opened.error();
+  }
   options->engine.admission = admission;
   options->engine.max_num_live_seqs = flags.max_num_live_seqs;
   options->engine.n_max = std::min(options->engine.n_max, flags.max_num_live_seqs);
@@ -100,7 +105,7 @@ Result<void> serve(const ServeFlags& flags) {
   log_addresses(**server, is_tls, **log);
 
   const TimePoint start = Clock::now();
-  Result<LocalModel> model = load(flags, *admission, **server);
+  Result<LocalModel> model = load(flags, *admission, **server, **log);
   if (!model) return model.error();
   for (const std::string& line : model->start_lines) (*log)->info(line);
   (*server)->serve(*std::move(model), *std::move(serving_options));

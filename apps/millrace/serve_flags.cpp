@@ -8,6 +8,7 @@
 
 #include "base/thread_pool.h"
 #include "local_time.h"
+#include "record_flag.h"
 
 namespace millrace {
 namespace {
@@ -95,6 +96,7 @@ void add_log_flags(CommandLine& line, ServeFlags& flags) {
   line.add("--log-format", flags.log_format, "text or json");
   line.add("--log-file", flags.log_file, "file to append the log to, instead of stderr");
   line.add_flag("--enable-log-requests", flags.log_requests, "log a line for each request");
+  add_record_flag(line, flags.record);
 }
 
 void add_null_engine_flags(CommandLine& line, ServeFlags& flags) {
@@ -132,7 +134,10 @@ Result<void> check_files(const ServeFlags& flags) {
 }
 
 Result<void> check_engine(const ServeFlags& flags) {
-  if (flags.engine == "null") return {};
+  if (flags.engine == "null") {
+    if (flags.record.empty()) return {};
+    return invalid_argument("--record takes --engine cpu: others have no steps", "--record");
+  }
   if (flags.engine != "cpu") return wrong_value("--engine", "cpu or null", flags.engine);
   const ServeFlags defaults;
   for (const auto& [flag, given, by_default] :

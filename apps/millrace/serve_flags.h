@@ -43,6 +43,7 @@ struct ServeFlags {
   std::string log_format = "text";
   std::string log_file;
   bool log_requests = false;
+  std::string record;
 
   std::string engine = "cpu";
   double null_tokens_per_second = 50.0;

@@ -105,10 +105,15 @@ std::optional<BlockPart> PrefixIndex::find_part(Hash128 before, std::span<const 
     const {
   if (tokens.empty()) return std::nullopt;
   std::optional<BlockPart> best;
+  // Others in the list are passed over and not counted: which they are depends on the hash key, and
+  // what is found must not. There are hardly any: the table has a list for each block.
+  int32_t num_seen = 0;
   std::optional<BlockId> block = list_of(newest_, before, tokens[0]);
-  for (int32_t i = 0; block && i < kNumSeenMax; ++i, block = at(*block).older) {
+  for (; block && num_seen < kNumSeenMax; block = at(*block).older) {
     if (at(*block).before != before) continue;
     const int32_t num_tokens = num_common(this->tokens(*block), tokens);
+    if (num_tokens == 0) continue;
+    ++num_seen;
     if (num_tokens > (best ? best->num_tokens : 0)) best = {*block, num_tokens};
     if (num_tokens == static_cast<int32_t>(tokens.size())) break;
   }

@@ -52,6 +52,17 @@ TEST(PrefixIndex, FindsTheBlockThatBeginsWithTheMost) {
   index.check_invariants();
 }
 
+// Which blocks share a list depends on the hash key, and a replay has another one.
+TEST(PrefixIndex, FindsWhatItFindsWhateverElseIsInTheList) {
+  constexpr int32_t kNumOthers = 40;
+  PrefixIndex index(kNumOthers + 1, 2);
+  index.enter(BlockId{0}, kRoot, Tokens{1, 2});
+  for (int32_t i = 1; i <= kNumOthers; ++i) {
+    index.enter(BlockId{i}, {.low = kRoot.low, .high = 100 + static_cast<uint64_t>(i)}, Tokens{1});
+  }
+  EXPECT_EQ(index.find_part(kRoot, Tokens{1, 2}), (BlockPart{BlockId{0}, 2}));
+}
+
 TEST(PrefixIndex, ABlockMayGrowUntilItIsWhole) {
   PrefixIndex index(4, 3);
   index.enter(BlockId{0}, kRoot, Tokens{5});

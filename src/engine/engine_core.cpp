@@ -59,17 +59,60 @@ void append_finished(std::vector<FinishedEvent> finished, std::vector<EngineEven
 }  // namespace
 
 EngineCore::EngineCore(
-    SchedulerConfig config, std::unique_ptr<ModelRunner> runner, std::function<TimePoint()> now
+    SchedulerConfig config,
+    std::unique_ptr<ModelRunner> runner,
+    std::function<TimePoint()> now,
+    StepRecorder::Write record
 )
     : scheduler_(std::move(config)), runner_(std::move(runner)), now_(std::move(now)) {
   CHECK(scheduler_.config().block_size == runner_->block_size(), "blocks of another size");
   CHECK(scheduler_.config().num_blocks <= runner_->num_blocks(), "more blocks than the runner has");
+  if (record) recorder_.emplace(std::move(record), scheduler_.config());
+}
+
+Result<void> EngineCore::add(Request request) {
+  const bool is_runnable = check_runnable(scheduler_.config(), request.prompt.size()).ok();
+  if (recorder_ && is_runnable) recorder_->add(request);
+  return scheduler_.add(std::move(request));
+}
+
+void EngineCore::cancel(RequestId id) {
+  if (recorder_) recorder_->cancel(id, std::nullopt);
+  scheduler_.cancel(id);
+}
+
+void EngineCore::cancel(RequestId id, int32_t choice) {
+  if (recorder_) recorder_->cancel(id, choice);
+  scheduler_.cancel(id, choice);
+}
+
+void EngineCore::cancel_all() {
+  if (recorder_) recorder_->cancel(std::nullopt, std::nullopt);
+  scheduler_.cancel_all();
+}
+
+StepPlan EngineCore::plan(TimePoint now) {
+  if (recorder_) recorder_->flush();
+  StepPlan plan = scheduler_.plan(now);
+  if (recorder_) recorder_->plan(plan, now);
+  if (recorder_ && plan.is_empty()) recorder_->flush();  // no commit follows
+  return plan;
+}
+
+std::vector<FinishedEvent> EngineCore::commit(
+    const StepPlan& plan, std::span<const StepOutcome> outcomes, TimePoint now
+) {
+  if (recorder_) {
+    recorder_->commit(outcomes, now);
+    recorder_->flush();
+  }
+  return scheduler_.commit(plan, outcomes, now);
 }
 
 std::vector<EngineEvent> EngineCore::step() {
   std::vector<EngineEvent> events;
   const TimePoint begin = now_();
-  StepPlan plan = scheduler_.plan(begin);
+  StepPlan plan = this->plan(begin);
   append_finished(std::exchange(plan.dropped, {}), events);
   if (plan.is_empty()) return events;
 
@@ -77,7 +120,7 @@ std::vector<EngineEvent> EngineCore::step() {
   const std::vector<StepOutcome> outcomes = sample(plan, logits, events);
   const TimePoint end = now_();
   std::vector<TokenEvent> tokens = token_events(plan, outcomes, end);
-  std::vector<FinishedEvent> finished = scheduler_.commit(plan, outcomes, end);
+  std::vector<FinishedEvent> finished = commit(plan, outcomes, end);
   mark_stop_tokens(tokens, finished);
   events.insert(
       events.end(), std::make_move_iterator(tokens.begin()), std::make_move_iterator(tokens.end())

@@ -98,7 +98,7 @@ StepEngine::StepEngine(
 )
     : on_step_end_(config.on_step_end),
       intake_(limits, limits_of(config, limits, runner->vocab_size()), config.seed),
-      core_(limits, std::move(runner)),
+      core_(limits, std::move(runner), Clock::now, config.record),
       thread_([this] { run(); }) {}
 
 StepEngine::~StepEngine() {

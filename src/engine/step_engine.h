@@ -20,6 +20,7 @@
 #include "engine/engine_core.h"
 #include "engine/engine_event.h"
 #include "engine/intake.h"
+#include "engine/step_record.h"
 #include "model/model_runner.h"
 #include "sampling/sampling_params.h"
 #include "sched/scheduler_config.h"
@@ -50,6 +51,8 @@ struct EngineConfig {
 
   // Called on the engine thread after the events of each step; as short as a sink. May be empty.
   std::function<void()> on_step_end = {};
+
+  StepRecorder::Write record = {};  // takes a recording of all steps (step_record.h). May be empty
 };
 
 class StepEngine final : public Engine {

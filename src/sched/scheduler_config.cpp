@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/check.h"
 #include "base/error_reason.h"
 
 namespace millrace {
@@ -24,6 +25,18 @@ int64_t num_slots(const SchedulerConfig& config) {
 }
 
 }  // namespace
+
+std::string_view name_of(SchedulingPolicy policy) {
+  switch (policy) {
+    case SchedulingPolicy::kFcfs:
+      return "fcfs";
+    case SchedulingPolicy::kPriority:
+      return "priority";
+    case SchedulingPolicy::kFair:
+      return "fair";
+  }
+  CHECK(false, "a policy without a name");
+}
 
 Result<void> validate(const SchedulerConfig& config) {
   // Everyone who runs gets at least one token a step, and one row of logits.

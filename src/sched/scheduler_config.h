@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/id.h"
@@ -18,6 +19,9 @@ enum class SchedulingPolicy {
   kFair,      // tenants get equal shares of the tokens, while they have requests; within a tenant
               // first come, first served
 };
+
+// "fcfs", "priority" or "fair".
+std::string_view name_of(SchedulingPolicy policy);
 
 struct SchedulerConfig {
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;

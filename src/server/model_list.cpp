@@ -82,18 +82,6 @@ void append_admission(const EngineLimits& limits, ObjectText& info) {
   info.integer("max_result_bytes", admission.max_result_bytes);
 }
 
-std::string_view name_of(SchedulingPolicy policy) {
-  switch (policy) {
-    case SchedulingPolicy::kFcfs:
-      return "fcfs";
-    case SchedulingPolicy::kPriority:
-      return "priority";
-    case SchedulingPolicy::kFair:
-      return "fair";
-  }
-  CHECK(false, "a policy without a name");
-}
-
 // The state of the one engine, where SGLang lists one for each of its schedulers.
 void append_internal_state(const EngineLimits& limits, const EngineStats& stats, std::string& out) {
   ObjectText state(out);

@@ -60,6 +60,8 @@ class Basics(unittest.TestCase):
             (["serve", "--max-num-queued-reqs", "0"], "--max-num-queued-reqs must be 1 to 1000000"),
             (["serve", "--max-num-queued-tokens", "0"], "--max-num-queued-tokens"),
             (["serve", "--max-result-bytes", "0"], "--max-result-bytes"),
+            (["serve", "--engine", "null", "--record", "x"], "--record takes --engine cpu"),
+            (["replay"], "FILE"),
             (["generate"], "--prompt"),
         ]:
             done = run(*arguments)
@@ -226,6 +228,73 @@ class Generate(unittest.TestCase):
     def test_a_plain_model_refuses_a_chat_by_name(self):
         done = run("generate", STORIES, "--json", "--input", "-", stdin='{"messages": [{"role": "user", "content": "x"}]}')
         self.assertIn("no chat template", json.loads(done.stdout)["error"]["message"])
+
+
+@unittest.skipUnless(STORIES.exists(), "../shared/data/models/stories260k is missing")
+class Replay(unittest.TestCase):
+    def record(self, path, *flags):
+        prompts = [{"prompt": "Once upon a time", "max_tokens": 30, "n": 3}, {"prompt": "Once upon", "max_tokens": 20},
+                   {"prompt": "The cat", "max_tokens": 20, "temperature": 0}]
+        return run("generate", STORIES, "--json", "--seed", "3", "--input", "-", "--record", path, *flags,
+                   stdin="\n".join(map(json.dumps, prompts)))
+
+    def test_a_recording_gives_the_same_plans_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "steps.jsonl")
+            done = self.record(path, "--block-size", "16", "--max-num-batched-tokens", "8", "--max-num-seqs", "4")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+            num_outputs = sum(len(json.loads(line)["token_ids"]) for line in done.stdout.splitlines())
+            lines = path.read_text().splitlines()
+            self.assertNotIn("key", lines[0])
+            for flags in ([], ["--no-check"]):
+                done = run("replay", path, *flags)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                num_steps = sum('"call":"commit"' in line for line in lines)
+                self.assertRegex(done.stdout, rf"^{num_steps} steps, 3 requests, \d+ tokens computed")
+                self.assertGreaterEqual(int(done.stdout.split(" output tokens")[0].split()[-1]), num_outputs)
+                self.assertRegex(done.stdout, r"us a step of the scheduler \(p50 [\d.]+, p99 [\d.]+\)\n$")
+            self.assertEqual(run("replay", "-", stdin=path.read_text()).returncode, 0)
+
+    def test_what_differs_or_is_cut_is_named_by_its_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "steps.jsonl")
+            self.assertEqual(self.record(path).returncode, 0)
+            whole = path.read_text()
+            lines = whole.splitlines(keepends=True)
+            number = next(i for i, line in enumerate(lines) if '"call":"plan"' in line) + 1
+            plan = json.loads(lines[number - 1])
+            plan["scheduled"][0][3] += 1
+            path.write_text("".join(lines[:number - 1] + [json.dumps(plan) + "\n"] + lines[number:]))
+            done = run("replay", path)
+            self.assertEqual(done.returncode, 1)
+            recorded, computed, message = done.stderr.splitlines()
+            self.assertEqual(recorded, "recorded: " + json.dumps(plan))
+            self.assertEqual(computed, "computed: " + lines[number - 1].rstrip())
+            self.assertIn(f"{path}:{number}: another plan", message)
+            self.assertEqual(done.stdout, "")
+            for text, hint in [(whole[:-5], f"{path}:{len(lines)}: the recording is cut short"), ("", "is empty"),
+                               ("{}\n", f"{path}:1: not a recording"), (whole + "\0\n", f"{path}:{len(lines) + 1}:")]:
+                path.write_text(text)
+                done = run("replay", path)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(hint, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_a_full_disk_ends_the_recording_and_nothing_else(self):
+        done = self.record("/dev/full")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), len(self.record("/dev/null").stdout.splitlines()))
+        self.assertEqual(done.stderr.count("the recording '/dev/full' ends here: No space left on device\n"), 1)
+
+    def test_a_file_that_holds_something_is_left_alone(self):
+        with tempfile.NamedTemporaryFile("w+") as file:
+            file.write("precious")
+            file.flush()
+            done = self.record(file.name)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("expected a new file", done.stderr)
+            self.assertEqual(pathlib.Path(file.name).read_text(), "precious")
 
 
 class DefaultModel(unittest.TestCase):
