@@ -355,6 +355,20 @@ TEST(Engine, UsesNoCpuWhenIdle) {
   EXPECT_LT(cpu_seconds, 0.05);
 }
 
+TEST(Engine, CountsWhatItDoesNotHaveToDo) {
+  const auto engine = start_engine();
+  const EngineRequest request = request_of_length(6, 10);  // a block of 4 and a part
+  submit(*engine, request).finish();
+  submit(*engine, request).finish();
+  engine->shutdown(ShutdownMode::kDrain);
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.num_prefix_queries, 12);
+  EXPECT_GT(stats.num_prefix_hits, 0);
+  EXPECT_EQ(stats.num_block_copies, 1);
+  EXPECT_GT(stats.num_blocks_cached, 0);
+  EXPECT_EQ(stats.num_blocks_free + stats.num_blocks_cached, 64);
+}
+
 TEST(Engine, CountsWhatItDoes) {
   const auto engine = start_engine();
   submit(*engine, request_of_length(6, 10)).finish();

@@ -150,10 +150,13 @@ class Settings(unittest.TestCase):
                 return response.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
 
             self.assertEqual(cached(), 0)
-            cached()
+            self.assertEqual(cached(), 300)
             for method, path in (("POST", "/reset_prefix_cache"), ("POST", "/flush_cache"), ("GET", "/flush_cache")):
                 self.assertEqual(server.request(method, path, {} if method == "POST" else None).status, 200)
                 self.assertEqual(cached(), 0, path)
+                self.assertEqual(cached(), 300, path)
+            metrics = server.request("GET", "/metrics").body.decode()
+            self.assertRegex(metrics, r"(?m)^millrace:prefix_cache_resumed_total\{.*\} 4(\.0)?$")
             self.assertEqual(json.loads(server.request("POST", "/flush_cache", {}).body), {"success": True})
 
 
