@@ -80,9 +80,6 @@ class Sequence {
   // --- For the scheduler ---
 
   PrefixCache::Prefix prefix() { return {.tokens = tokens(), .hashes = hashes_}; }
-  PrefixCache::Prefix prompt_prefix() {
-    return {.tokens = {.prompt = request_->prompt}, .hashes = hashes_};
-  }
 
   void hold() { state_ = SequenceState::kHeld; }
   void let_go() { state_ = SequenceState::kWaiting; }
