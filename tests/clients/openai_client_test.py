@@ -9,6 +9,7 @@ The client parses every answer into its own pydantic types, so an answer that is
 
 import asyncio
 import concurrent.futures
+import pathlib
 import subprocess
 import sys
 import threading
@@ -23,7 +24,9 @@ except ImportError:
     print("skipped: no module openai (./dev setup)")
     sys.exit(77)
 
-from server_process import ServerProcess
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+from server_process import ServerProcess  # noqa: E402
 
 BINARY = ""
 MODEL = "smollm2"
@@ -46,13 +49,8 @@ def server(name):
         "single": ["--engine", "null", "--null-tokens-per-second", "20", "--max-num-live-seqs", "1"],
     }
     if name not in servers:
-        servers[name] = ServerProcess(BINARY, "--served-model-name", MODEL, *flags[name])
+        servers[name] = unittest.enterModuleContext(ServerProcess(BINARY, "--served-model-name", MODEL, *flags[name]))
     return servers[name]
-
-
-def tearDownModule():
-    for process in servers.values():
-        process.stop()
 
 
 def client(name, **options):

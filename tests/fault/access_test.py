@@ -7,11 +7,14 @@
 import json
 import pathlib
 import re
+import sys
 import tempfile
 import unittest
 
-from http_peer import ConnectionEnd, Peer, request_bytes
-from server_process import MODEL, Server, completion, eventually, main
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+from http_peer import ConnectionEnd, Peer, request_bytes  # noqa: E402
+from server_process import MODEL, Server, completion, eventually, main  # noqa: E402
 
 KEY = "correct-horse"
 # What may be asked without a key: that the server is there, what it is, and how it is.

@@ -5,14 +5,18 @@
 """
 
 import json
+import pathlib
 import random
+import sys
 import threading
 import time
 import unittest
 
-from good_streams import GoodStreams, text_of
-from http_peer import request_bytes
-from server_process import Server, Setting, chat, completion, eventually, main
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+from good_streams import GoodStreams, text_of  # noqa: E402
+from http_peer import request_bytes  # noqa: E402
+from server_process import Server, Setting, chat, completion, eventually, main  # noqa: E402
 
 LONG = 3000  # tokens; at 1000 a second, far longer than a test waits for a cancellation
 # A cancelled request should be gone within a step and 100 ms. What is asserted is what no busy machine misses.

@@ -5,15 +5,19 @@
 """
 
 import collections
+import pathlib
 import re
+import sys
 import time
 import unittest
 
-import hostile_json
-from good_streams import GoodStreams
-from hostile_requests import BODY_BYTES_MAX, CHAT, COMPLETIONS, CONTEXT, GOOD, NATIVE, body_of, table
-from http_peer import ConnectionEnd, request_bytes
-from server_process import Server, Setting, main
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+import hostile_json  # noqa: E402
+from good_streams import GoodStreams  # noqa: E402
+from hostile_requests import BODY_BYTES_MAX, CHAT, COMPLETIONS, CONTEXT, GOOD, NATIVE, body_of, table  # noqa: E402
+from http_peer import ConnectionEnd, request_bytes  # noqa: E402
+from server_process import Server, Setting, main  # noqa: E402
 
 # How much the server may grow over three passes of the table when it has had one before: what malloc keeps of bodies of
 # megabytes. A pass sends 55 MB of them.

@@ -11,14 +11,17 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
-from good_streams import GoodStreams, text_of
-from http_peer import ConnectionEnd, request_bytes
-from model_folder import write_model_folder
-from server_process import Server, Setting, completion, eventually, main
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+from good_streams import GoodStreams, text_of  # noqa: E402
+from http_peer import ConnectionEnd, request_bytes  # noqa: E402
+from model_folder import write_model_folder  # noqa: E402
+from server_process import Server, Setting, completion, eventually, main  # noqa: E402
 
 
 def begin_stream(server, **fields):

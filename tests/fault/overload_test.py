@@ -6,12 +6,15 @@
 
 import json
 import pathlib
+import sys
 import tempfile
 import threading
 import unittest
 
-from http_peer import request_bytes
-from server_process import Server, Setting, completion, eventually, main
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+from http_peer import request_bytes  # noqa: E402
+from server_process import Server, Setting, completion, eventually, main  # noqa: E402
 
 LONG = 3000  # tokens; at 1000 a second, longer than a test takes
 

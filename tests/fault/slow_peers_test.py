@@ -4,12 +4,16 @@
     slow_peers_test.py BINARY [--sanitized] [unittest arguments]
 """
 
+import pathlib
+import sys
 import time
 import unittest
 
-from good_streams import GoodStreams
-from http_peer import request_bytes
-from server_process import Server, Setting, completion, eventually, main
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+
+from good_streams import GoodStreams  # noqa: E402
+from http_peer import request_bytes  # noqa: E402
+from server_process import Server, Setting, completion, eventually, main  # noqa: E402
 
 HEADER_TIMEOUT_S = 10  # src/http/limits.h
 TOKENS = 15_000  # as a stream some megabytes: more than all buffers on the way

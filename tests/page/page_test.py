@@ -18,14 +18,17 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 import urllib.error
 import urllib.request
 
-BINARY = ""
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "python"))
+
+from server_process import ServerProcess  # noqa: E402
+
+BINARY = ""
 STORIES = ROOT.parent / "shared" / "data" / "models" / "stories260k"
 TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
 KEY = "s3cret"
@@ -60,27 +63,6 @@ def running(command, **options):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-class Server:
-    """`millrace serve` on a port of the system's choice."""
-
-    def __init__(self, process):
-        self.process = process
-        self.lines = []
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-        self.url = wait_for("the server's address", self.find_url)
-
-    def read(self):
-        for line in self.process.stderr:
-            self.lines.append(line)
-
-    def find_url(self):
-        if self.process.poll() is not None:
-            raise AssertionError("the server ended: " + "".join(self.lines))
-        found = re.search(r"serving on (http://127\.0\.0\.1:\d+)", "".join(self.lines))
-        return found and found.group(1) + "/"
 
 
 class Browser:
@@ -154,17 +136,17 @@ class Page(unittest.TestCase):
         folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         template = folder / "template.jinja"
         template.write_text(TEMPLATE)
-        serve = [BINARY, "serve", STORIES, "--engine", "null", "--null-tokens-per-second", "50", "--chat-template", template,
-                 "--generation-config", "none", "--port", "0", "--api-key", KEY, "--served-model-name", "<b>mill</b>",
-                 "--shutdown-timeout", "0"]
-        cls.server = Server(cls.enterClassContext(running(list(map(str, serve)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)))
+        flags = ["--engine", "null", "--null-tokens-per-second", "50", "--chat-template", template, "--generation-config", "none",
+                 "--api-key", KEY, "--served-model-name", "<b>mill</b>", "--shutdown-timeout", "0"]
+        cls.server = cls.enterClassContext(ServerProcess(BINARY, STORIES, *flags))
+        cls.origin = cls.server.url + "/"
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         cls.enterClassContext(running([shutil.which("chromedriver"), f"--port={port}"], stdout=subprocess.DEVNULL,
                                       stderr=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(folder)}))
         cls.browser = Browser(port)
-        cls.browser.open(cls.server.url)
+        cls.browser.open(cls.origin)
 
     def ask(self, text):
         self.browser.type("#prompt", text + ENTER)
@@ -311,10 +293,10 @@ class Page(unittest.TestCase):
 
     def test_9_nothing_came_from_elsewhere(self):
         requested = self.browser.take_requests()
-        self.assertIn(self.server.url + "app.js", requested)
-        self.assertIn(self.server.url + "metrics", requested)
+        self.assertIn(self.origin + "app.js", requested)
+        self.assertIn(self.origin + "metrics", requested)
         for url in requested:
-            self.assertTrue(url.startswith(self.server.url), url)
+            self.assertTrue(url.startswith(self.origin), url)
 
 
 def missing():

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "fault"))
+sys.path.insert(0, str(ROOT / "tests" / "python"))
 
 import traffic  # noqa: E402
 from client import Soak, WrongAnswer  # noqa: E402

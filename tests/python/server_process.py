@@ -1,4 +1,4 @@
-"""Starts, watches and stops `millrace serve` for a test."""
+"""Starts, watches and stops `millrace serve`: for every test that needs one."""
 
 import contextlib
 import os
@@ -15,7 +15,8 @@ import unittest
 from http_peer import PATIENCE_S, Peer
 from model_folder import write_model_folder
 
-MODEL = "test-model"  # under which the server serves
+MODEL = "test-model"  # under which a Server serves
+START_PATIENCE_S = 2 * PATIENCE_S  # it may have a real model to load
 
 
 class Setting:
@@ -46,27 +47,17 @@ def eventually(condition, patience_s=PATIENCE_S, what="a condition"):
         time.sleep(0.01)
 
 
-class Server:
-    """A server on a free port, or on a Unix socket if its standard error is not for us to read.
+class ServerProcess:
+    """A server with these flags, on a free port or on the Unix socket `uds`. In a `with`, it must end well.
 
-    `flags` go behind those of a null engine. `popen` are arguments of subprocess.Popen. Without a `model`, one is made.
+    `env` adds to the environment; `popen` are arguments of subprocess.Popen. Without `uds`, its standard error is for
+    us to read.
     """
 
-    def __init__(self, *flags, tokens_per_second=1000, context=4096, engine="null", model=None, uds=False, env=None,
-                 popen=None):
-        self.folder = tempfile.TemporaryDirectory(prefix="millrace-fault-")
-        place = pathlib.Path(self.folder.name)
-        has_weights = model is not None
-        model = model or write_model_folder(place / "model", context)
-        address = ["--uds", str(place / "socket")] if uds else ["--host", "127.0.0.1", "--port", "0"]
-        self.command = [Setting.binary, "serve", str(model), "--served-model-name", MODEL, *address,
-                        "--engine", engine]
-        if engine == "null":
-            self.command += ["--null-tokens-per-second", str(tokens_per_second)]
-        elif not has_weights:
-            self.command += ["--load-format", "dummy"]
-        self.command += [str(flag) for flag in flags]
-        self.address = str(place / "socket") if uds else None
+    def __init__(self, binary, *flags, uds=None, env=None, popen=None):
+        where = ["--uds", uds] if uds else ["--host", "127.0.0.1", "--port", "0"]
+        self.command = [str(word) for word in (binary, "serve", *flags, *where)]
+        self.address = str(uds) if uds else None
         self.lines = []  # of standard error
         self.reader = None
         self.headers = {}  # of every request
@@ -80,15 +71,20 @@ class Server:
             self.process.wait()
             raise
 
+    @property
+    def url(self):
+        return "http://{}:{}".format(*self.address)
+
     def _wait_until_it_serves(self):
         if self.process.stderr is not None:
             self.reader = threading.Thread(target=self._read_lines, args=(self.process.stderr,), daemon=True)
             self.reader.start()
         if self.address is None:
             pattern = re.compile(r"\bserving on http://127\.0\.0\.1:(\d+)")
-            found = eventually(lambda: self._find_line(pattern) or self._exit_line(), what="the line with the address")
+            found = eventually(lambda: self._find_line(pattern) or self._exit_line(), START_PATIENCE_S,
+                               "the line with the address")
             self.address = ("127.0.0.1", int(found.group(1)))
-        eventually(self._is_ready, what="/readyz")
+        eventually(self._is_ready, START_PATIENCE_S, "/readyz")
 
     def _read_lines(self, pipe):
         for line in pipe:
@@ -128,7 +124,6 @@ class Server:
             if self.reader is not None:
                 self.reader.join(PATIENCE_S)
                 self.process.stderr.close()
-            self.folder.cleanup()
 
     def stop(self, signal_number=signal.SIGTERM):
         """Stops it and returns its exit code."""
@@ -149,9 +144,6 @@ class Server:
         with self.peer() as peer:
             return peer.request(method, path, body, {**self.headers, "Connection": "close", **(headers or {})})
 
-    def complete(self, **fields):
-        return self.request("POST", "/v1/completions", completion(**fields))
-
     # What it uses.
 
     def metrics(self):
@@ -170,6 +162,9 @@ class Server:
         values = [value for sample, value in self.metrics().items() if sample.split("{")[0] == name]
         assert values, f"/metrics has no {name}"
         return sum(values)
+
+    def wait_until_metric(self, name, value):
+        eventually(lambda: self.metric(name) == value, what=f"{name} = {value}")
 
     def is_idle(self):
         metrics = self.metrics()
@@ -194,6 +189,34 @@ class Server:
 
     def is_alive(self):
         return self.process.poll() is None and self.request("GET", "/health").status == 200
+
+
+class Server(ServerProcess):
+    """One that a test program's command line names, with a null engine and a model that is made for it.
+
+    `flags` go behind those. With another `engine`, the made model has made-up weights; a `model` has its own.
+    """
+
+    def __init__(self, *flags, tokens_per_second=1000, context=4096, engine="null", model=None, uds=False, **options):
+        self.folder = tempfile.TemporaryDirectory(prefix="millrace-server-")
+        place = pathlib.Path(self.folder.name)
+        engine_flags = ["--engine", engine]
+        if engine == "null":
+            engine_flags += ["--null-tokens-per-second", tokens_per_second]
+        elif model is None:
+            engine_flags += ["--load-format", "dummy"]
+        model = model or write_model_folder(place / "model", context)
+        super().__init__(Setting.binary, model, "--served-model-name", MODEL, *engine_flags, *flags,
+                         uds=place / "socket" if uds else None, **options)
+
+    def __exit__(self, *exception):
+        try:
+            super().__exit__(*exception)
+        finally:
+            self.folder.cleanup()
+
+    def complete(self, **fields):
+        return self.request("POST", "/v1/completions", completion(**fields))
 
 
 def completion(**fields):
