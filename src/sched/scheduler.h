@@ -15,8 +15,7 @@
 // - What the prefix cache holds is not computed again: of whole blocks, of the beginning of a block
 //   (by a copy), and where all is there, not even once.
 // - The choices of a request share its prompt: the first computes it, the others are held until
-// then
-//   and start as exact repeats.
+//   then and start as exact repeats. Requests behind them may start meanwhile, and run on.
 // - Too few blocks: of those behind in order, the one that loses least is preempted
 //   (sched/preemption.h), until there are enough. The first in order is never preempted and always
 //   advances, so the whole always advances. Who is last itself stalls for a step and keeps its
