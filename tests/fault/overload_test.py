@@ -16,7 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"
 from http_peer import request_bytes  # noqa: E402
 from server_process import Server, Setting, completion, eventually, main  # noqa: E402
 
-LONG = 3000  # tokens; at 1000 a second, longer than a test takes
+LONG = 3000  # tokens
+SLOW = 20  # tokens a second: so LONG is longer than a test takes on any machine
 
 
 def send(server, key=None, **fields):
@@ -43,7 +44,7 @@ class Limits(unittest.TestCase):
         self.assertTrue(1 <= int(response.headers["retry-after"]) <= 60, response.headers)
 
     def test_so_many_may_wait_and_no_more(self):
-        server = self.enterContext(Server("--max-num-seqs", 2, "--max-num-queued-reqs", 3))
+        server = self.enterContext(Server("--max-num-seqs", 2, "--max-num-queued-reqs", 3, tokens_per_second=SLOW))
         self.fill(server, 2 + 3)
         self.check_refused(server.complete(), 503, "server_overloaded")
         self.check_refused(server.complete(stream=True), 503, "server_overloaded")
@@ -80,7 +81,7 @@ class Limits(unittest.TestCase):
         self.check_refused(server.complete(), 503, "server_overloaded")
 
     def test_so_many_prompt_tokens_may_wait_and_no_more(self):
-        server = self.enterContext(Server("--max-num-seqs", 1, "--max-num-queued-tokens", 100))
+        server = self.enterContext(Server("--max-num-seqs", 1, "--max-num-queued-tokens", 100, tokens_per_second=SLOW))
         self.fill(server, 1)
         self.enterContext(send(server, prompt=[5] * 90, stream=True))
         eventually(lambda: live(server) == 2, what="one waiting")
@@ -91,7 +92,7 @@ class Limits(unittest.TestCase):
         self.assertEqual(server.metric("millrace:num_waiting_tokens"), 100)
 
     def test_who_has_more_than_its_share_is_told_so(self):
-        server = self.enterContext(Server("--max-num-seqs", 2, "--max-num-live-seqs", 6, "--api-key", "greedy", "--api-key", "modest"))
+        server = self.enterContext(Server("--max-num-seqs", 2, "--max-num-live-seqs", 6, "--api-key", "greedy", "--api-key", "modest", tokens_per_second=SLOW))
         self.fill(server, 4, "greedy")
         self.fill(server, 2, "modest")
         refusals = {}
