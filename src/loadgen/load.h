@@ -1,0 +1,66 @@
+// Puts a load on a server and records what each request did. The heart of `millrace bench`.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "base/result.h"
+#include "loadgen/target.h"
+#include "results/point_record.h"
+#include "workload/dataset.h"
+
+namespace millrace::bench {
+
+// What progress bars show; a copy, some times a second, on a thread of the load's own.
+struct LoadProgress {
+  Nanos elapsed{0};
+  int64_t num_sent = 0, num_completed = 0, num_failed = 0, num_in_flight = 0;
+  int64_t num_output_tokens = 0;
+  std::optional<int64_t> num_planned;
+  std::optional<double> ttft_p50_ms, ttft_p99_ms, itl_p50_ms, itl_p99_ms;  // of the last seconds
+};
+
+struct LoadOptions {
+  LoadPlan load;
+  uint64_t seed = 0;                    // of arrivals
+  int64_t num_warmups = 0;              // before the clock, at most max_concurrency at once
+  int64_t first_session = 0;            // of the dataset: a point does not repeat another's prompts
+  std::optional<int64_t> num_sessions;  // at most the dataset's size; none: until max_duration
+  std::optional<Nanos> max_duration;    // nothing new is sent after it
+  // What is under way after max_duration, or when stopped, may still finish for so long; then it is
+  // cut, and its record is kUnfinished.
+  Nanos grace{0};
+  int64_t max_errors = -1;  // the point ends after more than so many; -1: never
+  // guidellm's: closed loop's slots start over so many seconds; the published grid's stagger is
+  // between slots.
+  double rampup_seconds = 0.0;
+  int32_t num_threads = 1;
+  bool keeps_chunks = true;
+  bool keeps_texts = false;
+  // Asked now and then, on a thread of the load's own: true ends the point as kPrecise.
+  std::function<bool(const std::vector<RequestRecord>& finished)> is_precise;
+  std::function<void(const LoadProgress&)> on_progress;
+};
+
+struct LoadResult {
+  int64_t started_unix_ns = 0;
+  Nanos first_dispatch{0};
+  Nanos finished{0};
+  StopReason stop_reason = StopReason::kAllDone;
+  std::vector<RequestRecord> requests;  // by index
+  ClientUse client;
+};
+
+// Blocks until all is done, sends from threads of its own. Bodies are built and connections opened
+// before the clock, as far as is known by then. Failing requests are records, not errors: errors
+// are a dataset that cannot give a session and a machine that cannot start threads. A dead server
+// ends the point early, as kServerGone, with what was recorded.
+Result<LoadResult> run_load(
+    const Target& target, const Dataset& dataset, const LoadOptions& options, std::stop_token stop
+);
+
+}  // namespace millrace::bench

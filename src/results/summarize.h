@@ -1,0 +1,27 @@
+// From what happened to figures: each tool's formulas over the same record, and the verdict.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "results/point_record.h"
+#include "results/point_summary.h"
+
+namespace millrace::bench {
+
+struct SummaryOptions {
+  Formulas formulas = Formulas::kMillrace;
+  // Ranks beyond those that every summary has (0.1 1 5 10 25 50 75 90 95 99 99.9).
+  std::vector<double> percentiles = {};
+  // Block bootstrap, seeded, so that the same record gives the same intervals; 0: no intervals.
+  int32_t num_resamples = 1000;
+  double confidence = 0.95;
+  // Only what lies in the window at full concurrency.
+  bool steady_only = false;
+};
+
+// Figures of the measured phase, with the verdict. Deterministic. A record without one completed
+// request has a summary too: its verdict says so.
+PointSummary summarize(const PointRecord& record, const SummaryOptions& options = {});
+
+}  // namespace millrace::bench
