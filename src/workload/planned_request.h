@@ -21,8 +21,10 @@ struct PlannedMessage {
 using PlannedPrompt = std::variant<std::string, std::vector<TokenId>, std::vector<PlannedMessage>>;
 
 struct PlannedRequest {
-  PlannedPrompt prompt;           // of a later turn: what is added to the conversation so far
-  int64_t num_prompt_tokens = 0;  // as the dataset counts them, without a chat template
+  PlannedPrompt prompt;  // of a later turn: what is added to the conversation so far
+  // As the dataset counts them, without a chat template; of a later turn: of what is added. 0 where
+  // there was no codec to count with.
+  int64_t num_prompt_tokens = 0;
   int64_t num_output_tokens = 0;  // asked for as the most, and exactly where EOS is ignored
   std::chrono::nanoseconds think_time{0};      // before a later turn is sent
   std::optional<std::chrono::nanoseconds> at;  // of a first turn of a trace: since its start

@@ -27,6 +27,8 @@ class TokenCodec {
   virtual bool is_reserved(TokenId id) const = 0;
   // What the server adds before a prompt of text (a begin-of-text token): part of its length.
   virtual size_t num_added_tokens() const = 0;
+  // Whether a call costs no round trip to a server, so that one may make many thousands.
+  virtual bool is_local() const { return false; }
 };
 
 // Over a tokenizer read here. `tokenizer` must not be null.
