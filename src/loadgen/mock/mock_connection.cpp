@@ -45,10 +45,6 @@ bool MockConnection::on_events(uint32_t events) {
   if (is_ending || (events & EPOLLIN) != 0) {
     if (!receive(is_ending)) return false;
   }
-  if ((events & EPOLLOUT) != 0 && num_unsent() > 0) {
-    if (!flush()) return false;
-    if (state_ == State::kAnswering) pump();
-  }
   return settle();
 }
 
@@ -176,7 +172,7 @@ void MockConnection::respond(const http::Response& response) {
 
 // Writes what is due and says when to come back.
 void MockConnection::pump() {
-  // The socket is full: on_events() comes back.
+  // The socket is full: settle() comes back.
   if (num_unsent() >= kOutputBytesMax) return;
   const TimePoint now = Clock::now();
   const int64_t num_before = answer_->num_tokens_sent();
@@ -194,9 +190,13 @@ void MockConnection::pump() {
     }
   }
   if (answer_->state() != MockAnswer::State::kOpen) return end_answer();
-  const TimePoint due = turn_at_ + answer_->next_due();
-  if (due_at_ != due) thread_.set_due(id_, due);
-  due_at_ = due;
+  set_due(turn_at_ + answer_->next_due());
+}
+
+// What is due already has its turn after what the thread has to do now.
+void MockConnection::set_due(TimePoint due) {
+  due_at_ = std::max(due, Clock::now());
+  thread_.set_due(id_, *due_at_);
 }
 
 // What is due makes one HTTP chunk.
@@ -258,6 +258,9 @@ bool MockConnection::settle() {
   while (true) {
     if (!flush()) return false;
     if (is_closing_) return num_unsent() > 0;
+    // A full output had stopped the answer.
+    const bool is_stopped = state_ == State::kAnswering && !due_at_;
+    if (is_stopped && num_unsent() < kOutputBytesMax) set_due(Clock::now());
     if (is_input_paused_ && in_.size() < kInputBytesMax) {
       if (!receive(true)) return false;
     }

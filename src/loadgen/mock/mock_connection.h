@@ -44,6 +44,7 @@ class MockConnection {
   void start_answer(MockApi api, const http::Request& request);
   void respond(const http::Response& response);
   void pump();
+  void set_due(TimePoint due);
   void append_stream(TimePoint now);
   void append_whole(TimePoint now);
   void end_answer();
