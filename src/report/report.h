@@ -17,6 +17,8 @@ namespace millrace::bench {
 struct ReportOptions {
   bool keeps_typos = false;    // of the published originals ("Reqeuest", "Lantency")
   bool shows_verdicts = true;  // a column, or lines below, where the shape has room
+  // guidellm: the tables of requests, tokens and distributions before the summary.
+  bool shows_all_tables = false;
   std::string title;
   int64_t now_unix_ns = 0;
 };
@@ -35,9 +37,20 @@ std::string sglang_console(const PointSummary& row);
 
 // One JSON object each, with the keys and the order of the tool; `details`: with per-request
 // arrays.
+// An infinite rate is the word "inf" in both, since JSON has no number for it.
 std::string sglang_json(const PointSummary& row, const PointRecord* details);
-std::string vllm_json(const PointSummary& row, const PointRecord* details);
-std::string vllm_console(const PointSummary& row);
+
+// Whose figures are shown beside mean, median and standard deviation: vLLM's --percentile-metrics
+// and --metric-percentiles. What the client's queue adds is shown where concurrency was limited.
+struct VllmOptions {
+  std::vector<std::string> metrics = {
+      "ttft", "tpot", "itl", "e2el", "client_queue_time", "e2el_including_client_queue"};
+  std::vector<double> ranks = {99.0};
+};
+std::string vllm_json(
+    const PointSummary& row, const PointRecord* details, const VllmOptions& options = {}
+);
+std::string vllm_console(const PointSummary& row, const VllmOptions& options = {});
 std::string guidellm_json(std::span<const PointSummary> rows, std::span<const PointRecord> records);
 std::string plotly_jsonl(std::span<const PointSummary> rows);  // published rate's keys
 
