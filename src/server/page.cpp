@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "server/embedded_file.h"
+#include "server/page_files.h"
 
 namespace millrace {
 namespace {
@@ -50,7 +50,7 @@ bool matches(std::string_view if_none_match, std::string_view tag) {
 
 std::vector<std::string_view> page_paths() {
   std::vector<std::string_view> paths;
-  for (const EmbeddedFile& file : page_files()) {
+  for (const EmbeddedFile& file : server_page_files()) {
     paths.push_back(file.path == kIndex ? "/" : file.path);
   }
   return paths;
@@ -60,7 +60,7 @@ std::optional<http::Response> page_file(
     std::string_view path, std::optional<std::string_view> if_none_match
 ) {
   if (path == kIndex) return std::nullopt;  // one place, one name
-  const auto files = page_files();
+  const auto files = server_page_files();
   const auto file = std::ranges::find(files, path == "/" ? kIndex : path, &EmbeddedFile::path);
   if (file == files.end()) return std::nullopt;
 

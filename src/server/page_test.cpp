@@ -8,7 +8,7 @@
 #include <regex>
 #include <string>
 
-#include "server/embedded_file.h"
+#include "server/page_files.h"
 
 namespace millrace {
 namespace {
@@ -37,7 +37,7 @@ std::vector<std::string> references(const std::string& text) {
 }
 
 TEST(Page, IsTheFilesOfItsFolderByteForByte) {
-  for (const EmbeddedFile& file : page_files()) {
+  for (const EmbeddedFile& file : server_page_files()) {
     const std::string path = MILLRACE_SOURCE_DIR "/src/server/page" + std::string(file.path);
     EXPECT_TRUE(file.content == read(path)) << path;
   }
@@ -45,7 +45,7 @@ TEST(Page, IsTheFilesOfItsFolderByteForByte) {
 
 TEST(Page, IsSmall) {
   size_t num_bytes = 0;
-  for (const EmbeddedFile& file : page_files()) num_bytes += file.content.size();
+  for (const EmbeddedFile& file : server_page_files()) num_bytes += file.content.size();
   EXPECT_LT(num_bytes, 40'000);
 }
 
@@ -74,7 +74,7 @@ TEST(Page, KnowsNoOtherPath) {
 TEST(Page, LoadsNothingThatTheServerDoesNotHave) {
   const std::vector<std::string_view> paths = page_paths();
   const std::vector<std::string> routes = {"/openapi.json", "/metrics"};
-  for (const EmbeddedFile& file : page_files()) {
+  for (const EmbeddedFile& file : server_page_files()) {
     for (std::string reference : references(std::string(file.content))) {
       EXPECT_EQ(reference.find(':'), std::string::npos) << reference;
       if (reference.starts_with("./")) reference.erase(0, 2);
@@ -93,7 +93,7 @@ TEST(Page, KeepsItsOwnPolicy) {
   EXPECT_EQ(html.find("<style"), std::string::npos);
   EXPECT_FALSE(std::regex_search(html, std::regex(R"(<script(?![^>]* src=))")));
   EXPECT_FALSE(std::regex_search(html, std::regex(R"(<[^>]* (style|on\w+)=)")));
-  for (const EmbeddedFile& file : page_files()) {
+  for (const EmbeddedFile& file : server_page_files()) {
     EXPECT_EQ(file.content.find("innerHTML"), std::string::npos) << file.path;
   }
 }
