@@ -120,7 +120,22 @@ class Summarizer {
           Interval{.low = Seconds(window->begin).count(), .high = Seconds(window->end).count()};
       if (options_.steady_only) duration_ = *window;
     }
+    if (options_.formulas == Formulas::kGuidellm01 && !options_.steady_only) use_guidellm01_span();
     if (duration_.end > duration_.begin) summary_.duration_s = duration_.seconds();
+  }
+
+  // From the start of the request that ended first to the last end; those that did not complete do
+  // not exist for it.
+  void use_guidellm01_span() {
+    const auto [first, last] = std::minmax_element(
+        requests_.begin(),
+        requests_.end(),
+        [](const MeasuredRequest& a, const MeasuredRequest& b) {
+          return a.figures.span.end < b.figures.span.end;
+        }
+    );
+    if (first == requests_.end()) return;
+    duration_ = {.begin = first->figures.span.begin, .end = last->figures.span.end};
   }
 
   void add_totals() {
