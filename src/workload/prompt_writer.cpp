@@ -13,7 +13,7 @@ namespace {
 // Rounds of encoding and mending before the closest text is taken as it is. Words mostly need
 // none; random ids settle in three.
 constexpr int kRoundsMax = 12;
-constexpr int kIdRounds = 4;
+constexpr int kCutRounds = 3;
 constexpr uint64_t kFillSalt = 0x66696c6c;
 constexpr uint64_t kStartSalt = 0x7374617274;
 constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
@@ -48,7 +48,25 @@ Result<std::shared_ptr<const PromptWriter>> PromptWriter::make(
   if (writer->words_.is_empty() && writer->allowed_ids_.empty()) {
     return invalid_argument("the tokenizer has no tokens that a prompt could be made of");
   }
+  if (writer->words_.is_empty()) {
+    if (Result<void> found = writer->find_fill_ids(); !found) return found.error();
+  }
   return std::shared_ptr<const PromptWriter>(std::move(writer));
+}
+
+// Half a character, and what only a neighbour makes a token of its own, cannot be counted on.
+Result<void> PromptWriter::find_fill_ids() {
+  if (codec_->is_local()) {
+    for (const TokenId id : allowed_ids_) {
+      Result<std::string> text = codec_->decode({&id, 1});
+      if (!text) return text.error();
+      Result<std::vector<TokenId>> back = codec_->encode(*text);
+      if (!back) return back.error();
+      if (*back == std::vector<TokenId>{id}) fill_ids_.push_back(id);
+    }
+  }
+  if (fill_ids_.empty()) fill_ids_ = allowed_ids_;
+  return {};
 }
 
 int64_t PromptWriter::without_added(int64_t num_tokens, bool sends_token_ids) const {
@@ -124,13 +142,13 @@ std::string PromptWriter::text_of(
 // For vocabularies without words.
 std::vector<TokenId> PromptWriter::ids_of(std::span<const RandomRun> runs) const {
   std::vector<TokenId> ids;
-  const size_t num_allowed = allowed_ids_.size();
+  const size_t num_ids = fill_ids_.size();
   for (const RandomRun& run : runs) {
     uint64_t left = run.key;
     for (int64_t i = 0; i < run.num_tokens; ++i) {
       const uint64_t drawn = left > 0 ? left : random_bits(run.key, static_cast<uint64_t>(i));
-      ids.push_back(allowed_ids_[drawn % num_allowed]);
-      left = num_allowed > 1 ? left / num_allowed : 0;
+      ids.push_back(fill_ids_[drawn % num_ids]);
+      left = num_ids > 1 ? left / num_ids : 0;
     }
   }
   return ids;
@@ -160,21 +178,23 @@ Result<CountedText> PromptWriter::write(std::span<const RandomRun> runs, bool is
   return *std::move(best);
 }
 
-Result<CountedText> PromptWriter::fill_with_words(
-    std::string text, int64_t num_tokens, uint64_t key
-) const {
+Result<CountedText> PromptWriter::fill(std::string text, int64_t num_tokens, uint64_t key) const {
   // Half a character at the end is written as a mark that is several tokens.
   while (text.ends_with(kReplacementCharacter)) {
     text.resize(text.size() - kReplacementCharacter.size());
   }
   Result<int64_t> there = count(text);
   if (!there) return there.error();
-  RandomRun fill{key, num_tokens - *there};
-  if (text.empty() && fill.num_tokens > 0) {
-    text += words_.start(0);
-    --fill.num_tokens;
+  const RandomRun added{key, std::max<int64_t>(num_tokens - *there, 0)};
+  if (words_.is_empty()) {
+    Result<std::string> tail = codec_->decode(ids_of({&added, 1}));
+    if (!tail) return tail.error();
+    text += *tail;
+  } else if (text.empty()) {
+    text = text_of({&added, 1}, added.num_tokens, false);
+  } else {
+    append_words(added, 0, text);
   }
-  append_words(fill, 0, text);
   Result<int64_t> found = count(text);
   if (!found) return found.error();
   return CountedText{std::move(text), *found};
@@ -193,25 +213,22 @@ Result<CountedText> PromptWriter::fit(std::vector<TokenId> ids, int64_t num_toke
     if (found.num_tokens == num_tokens) return found;
     keep_closer(found, num_tokens, best);
     ids = *std::move(back);
-    const bool has_words = !words_.is_empty();
-    if (has_words && (round >= kIdRounds || ids.size() < target)) {
-      // Words behind a cut that moves on, for the end may grow together with what follows it.
-      const size_t margin = ids.size() < target ? 0 : size_t{4} << (round % 4);
-      ids.resize(std::min(ids.size(), target - std::min(margin, target)));
-      Result<std::string> kept = codec_->decode(ids);
-      if (!kept) return kept.error();
-      Result<CountedText> filled = fill_with_words(*std::move(kept), num_tokens, key);
-      if (!filled || filled->num_tokens == num_tokens) return filled;
-      keep_closer(*filled, num_tokens, best);
-      Result<std::vector<TokenId>> filled_ids = codec_->encode(filled->text);
-      if (!filled_ids) return filled_ids.error();
-      ids = *std::move(filled_ids);
+    if (ids.size() >= target && round < kCutRounds) {
+      ids.resize(target);
+      continue;
     }
-    if (ids.size() > target) ids.resize(target);
-    for (uint64_t i = ids.size(); !allowed_ids_.empty() && i < target; ++i) {
-      const uint64_t drawn = random_bits(key_of(key, static_cast<uint64_t>(round)), i);
-      ids.push_back(allowed_ids_[drawn % allowed_ids_.size()]);
-    }
+    // The end may grow together with what follows it, so the cut moves on.
+    const size_t margin = ids.size() < target ? 0 : size_t{4} << (round % 4);
+    ids.resize(std::min(ids.size(), target - std::min(margin, target)));
+    Result<std::string> kept = codec_->decode(ids);
+    if (!kept) return kept.error();
+    const uint64_t fill_key = key_of(key, static_cast<uint64_t>(round));
+    Result<CountedText> filled = fill(*std::move(kept), num_tokens, fill_key);
+    if (!filled || filled->num_tokens == num_tokens) return filled;
+    keep_closer(*filled, num_tokens, best);
+    Result<std::vector<TokenId>> filled_ids = codec_->encode(filled->text);
+    if (!filled_ids) return filled_ids.error();
+    ids = *std::move(filled_ids);
   }
   return *std::move(best);
 }

@@ -72,12 +72,15 @@ class PromptWriter {
   std::string text_of(std::span<const RandomRun> runs, int64_t num_words, bool is_continued) const;
   std::vector<TokenId> ids_of(std::span<const RandomRun> runs) const;
   Result<int64_t> count(std::string_view text) const;
-  // Words behind what is there until it has `num_tokens`; `text` has fewer.
-  Result<CountedText> fill_with_words(std::string text, int64_t num_tokens, uint64_t key) const;
+  // Words, or ids where there are none, behind what is there until it has `num_tokens`; it has
+  // fewer.
+  Result<CountedText> fill(std::string text, int64_t num_tokens, uint64_t key) const;
+  Result<void> find_fill_ids();
 
   std::shared_ptr<const TokenCodec> codec_;
   WordPool words_;
   std::vector<TokenId> allowed_ids_;
+  std::vector<TokenId> fill_ids_;  // where there are no words: ids that are a text of their own
 };
 
 }  // namespace millrace::bench
