@@ -183,7 +183,8 @@ void check_sorting(Rows rows) {
   const PointSummary* before = nullptr;
   for (ImportedRow* imported : rows) {
     PointSummary& row = imported->summary;
-    if (!row.request_throughput) continue;
+    // Empty rows are found for what they are.
+    if (is_empty(row)) continue;
     if (before != nullptr && *row.request_throughput < *before->request_throughput) {
       add_finding(
           row,
@@ -201,7 +202,48 @@ void check_sorting(Rows rows) {
   }
 }
 
-// More asked, more completed, or as much at the server's limit. Rows that are not in the longest
+// How much a row is to be believed where two rows cannot both be right: the closer to what it was
+// asked for, the more, and not at all with requests of another point in it.
+int64_t credit(const PointSummary& row) {
+  constexpr int64_t kRow = 10'000;  // one more row outweighs any closeness
+  if (has_code(row, "surplus")) return kRow;
+  const double share = std::min(*row.request_throughput / *asked_rate(row), 1.0);
+  return kRow + static_cast<int64_t>(100.0 * share);
+}
+
+// Of rows by what they completed: which of them are in the most credible run of ascending rates.
+std::vector<bool> ascending_run(std::span<PointSummary* const> rows) {
+  std::vector<int64_t> best(rows.size());
+  std::vector<size_t> previous(rows.size());
+  size_t last = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    best[i] = credit(*rows[i]);
+    previous[i] = i;
+    for (size_t j = 0; j < i; ++j) {
+      if (*asked_rate(*rows[j]) >= *asked_rate(*rows[i])) continue;
+      if (best[j] + credit(*rows[i]) <= best[i]) continue;
+      best[i] = best[j] + credit(*rows[i]);
+      previous[i] = j;
+    }
+    if (best[i] > best[last]) last = i;
+  }
+  std::vector<bool> is_in_run(rows.size(), false);
+  for (size_t i = last; !rows.empty(); i = previous[i]) {
+    is_in_run[i] = true;
+    if (previous[i] == i) break;
+  }
+  return is_in_run;
+}
+
+// Less than nine tenths of what a row that was asked for less completed is no noise.
+bool is_far_below(const PointSummary& row, std::span<PointSummary* const> rows) {
+  return std::any_of(rows.begin(), rows.end(), [&](const PointSummary* other) {
+    return *asked_rate(*other) < *asked_rate(row) &&
+           *row.request_throughput < 0.9 * *other->request_throughput;
+  });
+}
+
+// More asked, more completed, or as much at the server's limit. Rows outside of the longest
 // ascending run of rates broke that.
 void check_order(const Sweep& sweep) {
   std::vector<PointSummary*> rows;
@@ -211,32 +253,13 @@ void check_order(const Sweep& sweep) {
   std::stable_sort(rows.begin(), rows.end(), [](const PointSummary* a, const PointSummary* b) {
     return *a->request_throughput < *b->request_throughput;
   });
-  // Rows with a surplus are known to be wrong: the others are right where there is a choice.
-  const auto weight = [](const PointSummary& row) { return has_code(row, "surplus") ? 99 : 100; };
-  std::vector<int64_t> best(rows.size());
-  std::vector<size_t> previous(rows.size());
-  size_t last = 0;
+  const std::vector<bool> is_in_run = ascending_run(rows);
   for (size_t i = 0; i < rows.size(); ++i) {
-    best[i] = weight(*rows[i]);
-    previous[i] = i;
-    for (size_t j = 0; j < i; ++j) {
-      if (*asked_rate(*rows[j]) >= *asked_rate(*rows[i])) continue;
-      if (best[j] + weight(*rows[i]) <= best[i]) continue;
-      best[i] = best[j] + weight(*rows[i]);
-      previous[i] = j;
-    }
-    if (best[i] > best[last]) last = i;
-  }
-  std::vector<bool> is_kept(rows.size(), false);
-  for (size_t i = last; !rows.empty(); i = previous[i]) {
-    is_kept[i] = true;
-    if (previous[i] == i) break;
-  }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (is_kept[i]) continue;
+    if (is_in_run[i]) continue;
+    const bool is_invalid = has_code(*rows[i], "surplus") || is_far_below(*rows[i], rows);
     add_finding(
         *rows[i],
-        Trust::kInvalid,
+        is_invalid ? Trust::kInvalid : Trust::kWarn,
         "order",
         fmt::format(
             "asked for {:.2f} requests per second it completed {:.2f}, out of order with the other "
