@@ -19,7 +19,7 @@ http::Response health(MockState&, const http::Request&) {
 }
 
 http::Response version(MockState&, const http::Request&) {
-  return http::json_response(200, R"({"version":"millrace-mock"})");
+  return http::json_response(200, R"({"version":"1"})");
 }
 
 http::Response models(MockState& state, const http::Request&) {
