@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "report/html_table.h"
 #include "report/html_text.h"
@@ -48,6 +49,7 @@ HtmlColumn count_column(
       .cell = [figure](const PageRow& row) -> Cell {
         const auto& value = row.summary->*figure;
         if (!value) return std::nullopt;
+        if constexpr (std::is_integral_v<T>) return count_cell(*value);
         return figure_cell(static_cast<double>(*value));
       },
   };
@@ -265,15 +267,13 @@ std::string client_table(const PageRows& page) {
         },
     });
   };
-  add_use("threads", [](const ClientUse& use) { return figure_cell(use.num_threads); });
+  add_use("threads", [](const ClientUse& use) { return count_cell(use.num_threads); });
   add_use("CPU, s", [](const ClientUse& use) { return figure_cell(use.cpu_seconds); });
   add_use("busiest thread", [](const ClientUse& use) {
     return HtmlCell{
         .html = percent_text(use.busiest_thread_share), .sort_value = use.busiest_thread_share};
   });
-  add_use("connections", [](const ClientUse& use) {
-    return figure_cell(static_cast<double>(use.num_connections));
-  });
+  add_use("connections", [](const ClientUse& use) { return count_cell(use.num_connections); });
   return html_table(page, columns, "The client");
 }
 
@@ -291,7 +291,7 @@ std::string headline_tiles(const PageRows& page) {
       fastest = &row;
     }
     const auto& metric = (*row.summary)[Metric::kTtft];
-    if (metric && metric->count > 0 && (!promptest || ttft(row) < ttft(*promptest))) {
+    if (metric && metric->percentile(50.0) && (!promptest || ttft(row) < ttft(*promptest))) {
       promptest = &row;
     }
   }

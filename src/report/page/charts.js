@@ -1,5 +1,5 @@
 const data = JSON.parse(document.getElementById("data").textContent);
-const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+const config = { displaylogo: false, displayModeBar: "hover", responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const seriesColour = (index) => colour("series-" + (index % 8));
 const dashes = { mean: "dot", p50: "solid", p90: "dashdot", p99: "dash" };
@@ -16,6 +16,7 @@ function layoutOf(height, more) {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("line"), font: { color: colour("ink") }, namelength: -1 },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("muted"), activecolor: colour("accent"), orientation: "v" },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
     ...more,
   };
@@ -35,6 +36,11 @@ function axisOf(title, more) {
 
 function draw(id, traces, layout) {
   return Plotly.react(document.getElementById(id), traces, layout, config);
+}
+
+// An axis of times, which may be logarithmic: 1, 2 and 5 of each decade are named then.
+function timeAxisOf(title, isLog, more) {
+  return axisOf(title, { type: isLog ? "log" : "linear", rangemode: isLog ? "normal" : "tozero", ...(isLog ? { dtick: "D2" } : {}), ...more });
 }
 
 // Where a row stands on the axis of loads: a number, Infinity, or null where it has none.
@@ -118,8 +124,8 @@ function latencyTraces(choice, place) {
         hovertemplate: `%{text}<br>${panel.title} ${figure}: %{y:.4g}<extra></extra>`,
         line: { color: seriesColour(number), width: 2, dash: figures.length > 1 ? dashes[figure] : "solid" },
         marker: { size: 7, symbol: points.map((point) => (point.row.trust === "invalid" ? "x" : point.row.trust === "warn" ? "circle-open" : "circle")) },
-        xaxis: "x" + (index || "" ? index + 1 : ""),
-        yaxis: "y" + (index || "" ? index + 1 : ""),
+        xaxis: "x" + (index ? index + 1 : ""),
+        yaxis: "y" + (index ? index + 1 : ""),
       });
     }));
   });
@@ -134,7 +140,7 @@ function drawLatency(choice) {
     const bottom = index < 2 ? 0.56 : 0;
     const name = index ? index + 1 : "";
     layout["xaxis" + name] = { ...axis, domain: [left, left + 0.455], anchor: "y" + name, title: index < 2 ? undefined : axis.title };
-    layout["yaxis" + name] = axisOf(panel.title, { domain: [bottom, bottom + 0.44], anchor: "x" + name, type: choice.log_time ? "log" : "linear", rangemode: "tozero" });
+    layout["yaxis" + name] = timeAxisOf(panel.title, choice.log_time, { domain: [bottom, bottom + 0.44], anchor: "x" + name });
   });
   layout.legend = { ...layout.legend, y: 1.03 };
   return draw("latency-chart", latencyTraces(choice, place), layout);
@@ -204,7 +210,7 @@ function drawCurves(choice) {
   }));
   const layout = layoutOf(430, { yaxis: axisOf("share at or below", { range: [0, 1.02], tickformat: ".0%" }) });
   curvePanels.forEach(([, title], index) => {
-    layout["xaxis" + (index ? index + 1 : "")] = axisOf(title, { domain: [index * 0.345, index * 0.345 + 0.31], anchor: "y", type: choice.log_time ? "log" : "linear", rangemode: choice.log_time ? "normal" : "tozero" });
+    layout["xaxis" + (index ? index + 1 : "")] = timeAxisOf(title, choice.log_time, { domain: [index * 0.345, index * 0.345 + 0.31], anchor: "y" });
   });
   return draw("curves-chart", traces, layout);
 }

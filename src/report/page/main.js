@@ -36,6 +36,8 @@ function setDefaults() {
   fillRows(formOf("curves-chart").elements.rows, detailed, "all");
   formOf("curves-chart").elements.log_time.checked = true;
   fillRows(formOf("timeline-chart").elements.row, detailed);
+  const mostRequests = detailed.reduce((most, row) => (row.timeline.num_requests > most.timeline.num_requests ? row : most));
+  formOf("timeline-chart").elements.row.value = data.rows.indexOf(mostRequests);
 }
 
 // id: (choice, form) => drawn
