@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <type_traits>
+#include <utility>
 
 #include "report/html_table.h"
 #include "report/html_text.h"
@@ -108,6 +109,15 @@ std::string percent_text(double share) {
                         : fmt::format("{:.0f} %", 100.0 * share);
 }
 
+HtmlCell share_cell(double share) {
+  const double width = std::clamp(100.0 * share, 0.0, 100.0);
+  return {
+      .html = fmt::format(
+          "<span class=\"bar\"><i style=\"width:{:.1f}%\"></i></span>{}", width, percent_text(share)
+      ),
+      .sort_value = share};
+}
+
 }  // namespace
 
 std::string summary_table(const PageRows& page) {
@@ -197,36 +207,43 @@ std::string clocks_table(const PageRows& page) {
 }
 
 std::string limits_table(const PageRows& page) {
-  std::string body;
+  std::vector<std::pair<std::string, std::string>> limits;  // name and unit
   for (const PageRow& row : page.rows) {
     if (row.record == nullptr) continue;
     for (const HardwareLimit& limit : row.record->limits) {
-      std::string share = "–";
-      if (limit.share) {
-        const double width = std::clamp(100.0 * *limit.share, 0.0, 100.0);
-        share = fmt::format(
-            "<span class=\"bar\"><i style=\"width:{:.1f}%\"></i></span> {}",
-            width,
-            percent_text(*limit.share)
-        );
-      }
-      body += fmt::format(
-          "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{} {}</td>"
-          "<td class=\"text\">{}</td></tr>\n",
-          html_escaped(page.full_name(row)),
-          html_escaped(limit.name),
-          figure_text(limit.value),
-          html_escaped(limit.unit),
-          share
-      );
+      const std::pair key(limit.name, limit.unit);
+      if (std::find(limits.begin(), limits.end(), key) == limits.end()) limits.push_back(key);
     }
   }
-  if (body.empty()) return body;
-  return "<div class=\"scroll\"><table>\n<caption class=\"unseen\">Limits of the "
-         "hardware</caption>\n<thead><tr><th scope=\"col\" class=\"text\">Row</th><th "
-         "scope=\"col\" class=\"text\">Limit</th><th scope=\"col\">Measured</th><th scope=\"col\" "
-         "class=\"text\">Share reached</th></tr></thead>\n<tbody>\n" +
-         body + "</tbody></table></div>\n";
+  std::vector<HtmlColumn> columns = {name_column(page)};
+  for (const auto& [name, unit] : limits) {
+    const auto find = [key = std::pair(name, unit)](const PageRow& row) -> const HardwareLimit* {
+      if (row.record == nullptr) return nullptr;
+      for (const HardwareLimit& limit : row.record->limits) {
+        if (std::pair(limit.name, limit.unit) == key) return &limit;
+      }
+      return nullptr;
+    };
+    columns.push_back({
+        .group = name,
+        .header = unit,
+        .cell = [find](const PageRow& row) -> Cell {
+          const HardwareLimit* limit = find(row);
+          if (limit == nullptr) return std::nullopt;
+          return figure_cell(limit->value);
+        },
+    });
+    columns.push_back({
+        .group = name,
+        .header = "share reached",
+        .cell = [find](const PageRow& row) -> Cell {
+          const HardwareLimit* limit = find(row);
+          if (limit == nullptr || !limit->share) return std::nullopt;
+          return share_cell(*limit->share);
+        },
+    });
+  }
+  return html_table(page, columns, "Limits of the hardware");
 }
 
 std::string client_table(const PageRows& page) {

@@ -58,6 +58,8 @@ class ReportPage(unittest.TestCase):
             marks = browser.run("return document.querySelectorAll(`#${arguments[0]} svg :is(.scatterlayer .trace, .bars .point)`).length", chart)
             self.assertGreater(marks, 1, chart)
         self.assertFalse(browser.is_shown("#no-charts"))
+        buttons = browser.run("return [...document.querySelectorAll('#latency-chart .modebar-btn')].map((button) => button.dataset.title)")
+        self.assertEqual(len(buttons), 4, buttons)  # none that sends the chart somewhere
         self.assertEqual(browser.take_errors(), [])
 
     def test_2_markup_in_texts_stays_text(self):
