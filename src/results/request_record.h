@@ -2,6 +2,8 @@
 // is made of these and of nothing else. Plain values.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -18,6 +20,14 @@ struct Chunk {
   int64_t at_ns : 48;        // as Nanos
   uint64_t num_tokens : 16;  // that it brought, as TokenSource counts; 0: a role alone, or unknown
 
+  // What does not fit is cut to what does: 39 hours, 65535 tokens.
+  static Chunk make(Nanos at, int64_t num_tokens) {
+    constexpr int64_t kAtMax = (int64_t{1} << 47) - 1;
+    const auto at_bits = static_cast<uint64_t>(std::clamp<int64_t>(at.count(), -kAtMax, kAtMax));
+    const auto token_bits = static_cast<uint64_t>(std::clamp<int64_t>(num_tokens, 0, 65535));
+    // GCC warns of any assignment to a signed bit-field; this is the layout of its own.
+    return std::bit_cast<Chunk>((at_bits & 0xffff'ffff'ffffULL) | token_bits << 48);
+  }
   Nanos at() const { return Nanos(at_ns); }
   friend bool operator==(const Chunk&, const Chunk&) = default;
 };
