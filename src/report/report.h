@@ -66,6 +66,7 @@ std::string vllm_json(
     const PointSummary& row, const PointRecord* details, const VllmOptions& options = {}
 );
 std::string vllm_console(const PointSummary& row, const VllmOptions& options = {});
+// `records`: of the same points, or empty; then there are no requests in it.
 std::string guidellm_json(std::span<const PointSummary> rows, std::span<const PointRecord> records);
 std::string plotly_jsonl(std::span<const PointSummary> rows);  // published rate's keys
 
