@@ -121,7 +121,11 @@ std::string chart_sections(const PageRows& page) {
       "Throughput against speed",
       "Up: what the server gives in all. Right: what each user sees of it. The line joins what "
       "nothing of its kind beats in both.",
-      chart("pareto-chart", "Output throughput against tokens per second of a user", "")
+      chart(
+          "pareto-chart",
+          "Output throughput against tokens per second of a user",
+          page_file("/pareto_controls.html")
+      )
   );
   if (!has_records) return html;
   html += section(

@@ -87,7 +87,7 @@ PageRows arrange_rows(std::span<const PointSummary> rows, std::span<const PointR
 std::string load_text(const LoadPlan& load) {
   std::string text;
   const std::string rate =
-      std::isfinite(load.request_rate) ? fmt::format("{:.2f}/s", load.request_rate) : "∞/s";
+      std::isfinite(load.request_rate) ? fmt::format("{:.4g}/s", load.request_rate) : "∞/s";
   switch (load.kind) {
     case LoadKind::kConcurrency:
       return fmt::format("concurrency {}", load.max_concurrency.value_or(0));

@@ -38,7 +38,7 @@ struct PageRows {
 // A row finds its record by its plan and its start. Both must outlive the result.
 PageRows arrange_rows(std::span<const PointSummary> rows, std::span<const PointRecord> records);
 
-// "concurrency 8", "2.60/s, Poisson", "all at once"
+// "concurrency 8", "2.6/s, Poisson", "all at once"
 std::string load_text(const LoadPlan& load);
 // "random 1000:100", "1024:32 with 512 cached"
 std::string workload_text(const DatasetPlan& dataset);

@@ -121,6 +121,10 @@ std::optional<HtmlCell> figure_cell(
   return figure_cell(*value, interval);
 }
 
+HtmlCell count_cell(int64_t count) {
+  return {.html = count_text(count), .sort_value = static_cast<double>(count)};
+}
+
 HtmlCell text_cell(const std::string& text) {
   return {.html = html_escaped(text)};
 }

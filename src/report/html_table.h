@@ -1,6 +1,7 @@
 // A table of a page, cell by cell.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -35,6 +36,7 @@ HtmlCell figure_cell(double value, const std::optional<Interval>& interval = {})
 std::optional<HtmlCell> figure_cell(
     std::optional<double> value, const std::optional<Interval>& interval = {}
 );
+HtmlCell count_cell(int64_t count);
 HtmlCell text_cell(const std::string& text);  // plain text
 
 // The row's name with its framework's colour.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
+#include <utility>
 
 #include "report/html_table.h"
 #include "report/html_text.h"
@@ -48,6 +50,7 @@ HtmlColumn count_column(
       .cell = [figure](const PageRow& row) -> Cell {
         const auto& value = row.summary->*figure;
         if (!value) return std::nullopt;
+        if constexpr (std::is_integral_v<T>) return count_cell(*value);
         return figure_cell(static_cast<double>(*value));
       },
   };
@@ -104,6 +107,15 @@ void add_metric(std::vector<HtmlColumn>& columns, const std::string& name, Metri
 std::string percent_text(double share) {
   return share < 0.0995 ? fmt::format("{:.2g} %", 100.0 * share)
                         : fmt::format("{:.0f} %", 100.0 * share);
+}
+
+HtmlCell share_cell(double share) {
+  const double width = std::clamp(100.0 * share, 0.0, 100.0);
+  return {
+      .html = fmt::format(
+          "<span class=\"bar\"><i style=\"width:{:.1f}%\"></i></span>{}", width, percent_text(share)
+      ),
+      .sort_value = share};
 }
 
 }  // namespace
@@ -195,36 +207,43 @@ std::string clocks_table(const PageRows& page) {
 }
 
 std::string limits_table(const PageRows& page) {
-  std::string body;
+  std::vector<std::pair<std::string, std::string>> limits;  // name and unit
   for (const PageRow& row : page.rows) {
     if (row.record == nullptr) continue;
     for (const HardwareLimit& limit : row.record->limits) {
-      std::string share = "–";
-      if (limit.share) {
-        const double width = std::clamp(100.0 * *limit.share, 0.0, 100.0);
-        share = fmt::format(
-            "<span class=\"bar\"><i style=\"width:{:.1f}%\"></i></span> {}",
-            width,
-            percent_text(*limit.share)
-        );
-      }
-      body += fmt::format(
-          "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{} {}</td>"
-          "<td class=\"text\">{}</td></tr>\n",
-          html_escaped(page.full_name(row)),
-          html_escaped(limit.name),
-          figure_text(limit.value),
-          html_escaped(limit.unit),
-          share
-      );
+      const std::pair key(limit.name, limit.unit);
+      if (std::find(limits.begin(), limits.end(), key) == limits.end()) limits.push_back(key);
     }
   }
-  if (body.empty()) return body;
-  return "<div class=\"scroll\"><table>\n<caption class=\"unseen\">Limits of the "
-         "hardware</caption>\n<thead><tr><th scope=\"col\" class=\"text\">Row</th><th "
-         "scope=\"col\" class=\"text\">Limit</th><th scope=\"col\">Measured</th><th scope=\"col\" "
-         "class=\"text\">Share reached</th></tr></thead>\n<tbody>\n" +
-         body + "</tbody></table></div>\n";
+  std::vector<HtmlColumn> columns = {name_column(page)};
+  for (const auto& [name, unit] : limits) {
+    const auto find = [key = std::pair(name, unit)](const PageRow& row) -> const HardwareLimit* {
+      if (row.record == nullptr) return nullptr;
+      for (const HardwareLimit& limit : row.record->limits) {
+        if (std::pair(limit.name, limit.unit) == key) return &limit;
+      }
+      return nullptr;
+    };
+    columns.push_back({
+        .group = name,
+        .header = unit,
+        .cell = [find](const PageRow& row) -> Cell {
+          const HardwareLimit* limit = find(row);
+          if (limit == nullptr) return std::nullopt;
+          return figure_cell(limit->value);
+        },
+    });
+    columns.push_back({
+        .group = name,
+        .header = "share reached",
+        .cell = [find](const PageRow& row) -> Cell {
+          const HardwareLimit* limit = find(row);
+          if (limit == nullptr || !limit->share) return std::nullopt;
+          return share_cell(*limit->share);
+        },
+    });
+  }
+  return html_table(page, columns, "Limits of the hardware");
 }
 
 std::string client_table(const PageRows& page) {
@@ -265,15 +284,13 @@ std::string client_table(const PageRows& page) {
         },
     });
   };
-  add_use("threads", [](const ClientUse& use) { return figure_cell(use.num_threads); });
+  add_use("threads", [](const ClientUse& use) { return count_cell(use.num_threads); });
   add_use("CPU, s", [](const ClientUse& use) { return figure_cell(use.cpu_seconds); });
   add_use("busiest thread", [](const ClientUse& use) {
     return HtmlCell{
         .html = percent_text(use.busiest_thread_share), .sort_value = use.busiest_thread_share};
   });
-  add_use("connections", [](const ClientUse& use) {
-    return figure_cell(static_cast<double>(use.num_connections));
-  });
+  add_use("connections", [](const ClientUse& use) { return count_cell(use.num_connections); });
   return html_table(page, columns, "The client");
 }
 
@@ -291,7 +308,7 @@ std::string headline_tiles(const PageRows& page) {
       fastest = &row;
     }
     const auto& metric = (*row.summary)[Metric::kTtft];
-    if (metric && metric->count > 0 && (!promptest || ttft(row) < ttft(*promptest))) {
+    if (metric && metric->percentile(50.0) && (!promptest || ttft(row) < ttft(*promptest))) {
       promptest = &row;
     }
   }

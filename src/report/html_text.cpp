@@ -74,6 +74,17 @@ std::string escaped(std::string_view text, const Escape& escape) {
   return out;
 }
 
+// Commas into an integer's digits.
+std::string with_thousands(std::string_view digits) {
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    const bool is_after_digit = i > 0 && digits[i - 1] != '-';
+    if (is_after_digit && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string html_escaped(std::string_view text) {
@@ -83,7 +94,11 @@ std::string html_escaped(std::string_view text) {
 }
 
 std::string script_json(const json::value& value) {
-  return escaped(to_json_text(value), script_escape);
+  return script_safe_json(to_json_text(value));
+}
+
+std::string script_safe_json(std::string_view json_text) {
+  return escaped(json_text, script_escape);
 }
 
 std::string base64(std::string_view bytes) {
@@ -125,17 +140,15 @@ std::string fill_template(
   return out;
 }
 
+std::string count_text(int64_t count) {
+  return with_thousands(fmt::format("{}", count));
+}
+
 std::string figure_text(double value) {
   if (!std::isfinite(value)) return "∞";
   const double size = std::abs(value);
   if (size >= 99.95) {
-    const std::string digits = fmt::format("{:.0f}", size);
-    std::string text = value < 0 ? "-" : "";
-    for (size_t i = 0; i < digits.size(); ++i) {
-      if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-      text += digits[i];
-    }
-    return text;
+    return with_thousands(fmt::format("{:.0f}", value));
   }
   if (size >= 9.995) return fmt::format("{:.1f}", value);
   if (size >= 0.1 || size == 0) return fmt::format("{:.2f}", value);

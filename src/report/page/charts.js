@@ -1,5 +1,6 @@
 const data = JSON.parse(document.getElementById("data").textContent);
-const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+// Buttons are named one by one: the library has one that sends charts to its maker.
+const config = { displaylogo: false, displayModeBar: "hover", responsive: true, plotlyServerURL: "", modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] };
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const seriesColour = (index) => colour("series-" + (index % 8));
 const dashes = { mean: "dot", p50: "solid", p90: "dashdot", p99: "dash" };
@@ -11,11 +12,12 @@ const shortened = (text, length) => plain(text.length > length ? text.slice(0, l
 function layoutOf(height, more) {
   return {
     height,
-    margin: { l: 64, r: 24, t: 40, b: 56 },
+    margin: { l: 64, r: 36, t: 40, b: 56 },
     font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("ink") },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("line"), font: { color: colour("ink") }, namelength: -1 },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("muted"), activecolor: colour("accent"), orientation: "v" },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
     ...more,
   };
@@ -35,6 +37,29 @@ function axisOf(title, more) {
 
 function draw(id, traces, layout) {
   return Plotly.react(document.getElementById(id), traces, layout, config);
+}
+
+const decades = Array.from({ length: 12 }, (_, place) => place - 4);
+const logTicks = decades.flatMap((decade) => [1, 2, 5].map((digit) => digit * 10 ** decade));
+
+// 1, 2 and 5 of each decade are named where it is logarithmic.
+function scaledAxisOf(title, isLog, more) {
+  const ticks = isLog ? { type: "log", tickmode: "array", tickvals: logTicks, ticktext: logTicks.map((tick) => String(+tick.toPrecision(1))) } : { type: "linear", rangemode: "tozero" };
+  return axisOf(title, { ...ticks, ...more });
+}
+
+const isNarrow = () => matchMedia("(max-width: 44rem)").matches;
+
+// Where the panels of a chart lie, row by row, from the top: [{ x: [from, to], y: [from, to] }].
+function panelDomains(numPanels, numColumns, xGap, yGap) {
+  const numRows = Math.ceil(numPanels / numColumns);
+  const width = (1 - xGap * (numColumns - 1)) / numColumns;
+  const height = (1 - yGap * (numRows - 1)) / numRows;
+  return Array.from({ length: numPanels }, (_, place) => {
+    const left = (place % numColumns) * (width + xGap);
+    const bottom = 1 - height - Math.floor(place / numColumns) * (height + yGap);
+    return { x: [left, left + width], y: [Math.max(0, bottom), bottom + height] };
+  });
 }
 
 // Where a row stands on the axis of loads: a number, Infinity, or null where it has none.
@@ -118,8 +143,8 @@ function latencyTraces(choice, place) {
         hovertemplate: `%{text}<br>${panel.title} ${figure}: %{y:.4g}<extra></extra>`,
         line: { color: seriesColour(number), width: 2, dash: figures.length > 1 ? dashes[figure] : "solid" },
         marker: { size: 7, symbol: points.map((point) => (point.row.trust === "invalid" ? "x" : point.row.trust === "warn" ? "circle-open" : "circle")) },
-        xaxis: "x" + (index || "" ? index + 1 : ""),
-        yaxis: "y" + (index || "" ? index + 1 : ""),
+        xaxis: "x" + (index ? index + 1 : ""),
+        yaxis: "y" + (index ? index + 1 : ""),
       });
     }));
   });
@@ -128,13 +153,13 @@ function latencyTraces(choice, place) {
 
 function drawLatency(choice) {
   const { place, axis } = loadAxis(choice.load, choice.log_load);
-  const layout = layoutOf(720, { margin: { l: 64, r: 24, t: 56, b: 56 } });
-  panels.forEach((panel, index) => {
-    const left = index % 2 ? 0.545 : 0;
-    const bottom = index < 2 ? 0.56 : 0;
+  const numColumns = isNarrow() ? 1 : 2;
+  const layout = layoutOf(isNarrow() ? 1100 : 720, { margin: { l: 64, r: 36, t: 56, b: 56 } });
+  panelDomains(panels.length, numColumns, 0.09, isNarrow() ? 0.05 : 0.12).forEach((domain, index) => {
     const name = index ? index + 1 : "";
-    layout["xaxis" + name] = { ...axis, domain: [left, left + 0.455], anchor: "y" + name, title: index < 2 ? undefined : axis.title };
-    layout["yaxis" + name] = axisOf(panel.title, { domain: [bottom, bottom + 0.44], anchor: "x" + name, type: choice.log_time ? "log" : "linear", rangemode: "tozero" });
+    const isLowest = index >= panels.length - numColumns;
+    layout["xaxis" + name] = { ...axis, domain: domain.x, anchor: "y" + name, title: isLowest ? axis.title : undefined };
+    layout["yaxis" + name] = scaledAxisOf(panels[index].title, choice.log_time, { domain: domain.y, anchor: "x" + name });
   });
   layout.legend = { ...layout.legend, y: 1.03 };
   return draw("latency-chart", latencyTraces(choice, place), layout);
@@ -151,7 +176,7 @@ function frontier(points) {
   return kept;
 }
 
-function drawPareto() {
+function drawPareto(choice) {
   const traces = [];
   data.series.forEach((series, number) => {
     const points = data.rows
@@ -166,7 +191,7 @@ function drawPareto() {
     traces.push({
       type: "scatter", mode: points.length * data.series.length > 30 ? "markers" : "markers+text", name: plain(series.name), legendgroup: String(number),
       x: points.map((point) => point.x), y: points.map((point) => point.y),
-      text: points.map((point) => shortened(point.row.name, 18)), textposition: "top right", textfont: { size: 11, color: colour("muted") }, cliponaxis: false,
+      text: points.map((point) => shortened(point.row.name, 18)), textposition: number % 2 ? "top right" : "bottom right", textfont: { size: 11, color: colour("muted") }, cliponaxis: false,
       customdata: points.map((point) => plain(point.row.full_name)),
       hovertemplate: "%{customdata}<br>%{x:.4g} tokens/s of a user<br>%{y:.4g} tokens/s in all<extra></extra>",
       marker: { color: seriesColour(number), size: 8, symbol: points.map((point) => (point.row.trust === "warn" ? "circle-open" : "circle")) },
@@ -174,7 +199,7 @@ function drawPareto() {
   });
   return draw("pareto-chart", traces, layoutOf(460, {
     xaxis: axisOf("tokens per second of a user (1 / mean TPOT)", { rangemode: "tozero" }),
-    yaxis: axisOf("output tokens per second", { rangemode: "tozero" }),
+    yaxis: scaledAxisOf("output tokens per second", choice.log_throughput),
     showlegend: data.series.length > 1,
   }));
 }
@@ -199,12 +224,15 @@ function drawCurves(choice) {
       type: "scatter", mode: "lines", name, legendgroup: name, showlegend: !traces.some((trace) => trace.name === name),
       x: curve.x, y: curve.y, line: { ...curveStyle(row, data.rows.indexOf(row)), shape: "hv" },
       hovertemplate: `${title} ≤ %{x:.4g}: %{y:.1%}` + (curve.num_censored ? ` (${curve.num_censored} cut off)` : ""),
-      xaxis: "x" + (index ? index + 1 : ""), yaxis: "y",
+      xaxis: "x" + (index ? index + 1 : ""), yaxis: "y" + (index ? index + 1 : ""),
     });
   }));
-  const layout = layoutOf(430, { yaxis: axisOf("share at or below", { range: [0, 1.02], tickformat: ".0%" }) });
-  curvePanels.forEach(([, title], index) => {
-    layout["xaxis" + (index ? index + 1 : "")] = axisOf(title, { domain: [index * 0.345, index * 0.345 + 0.31], anchor: "y", type: choice.log_time ? "log" : "linear", rangemode: choice.log_time ? "normal" : "tozero" });
+  const layout = layoutOf(isNarrow() ? 1000 : 430);
+  panelDomains(curvePanels.length, isNarrow() ? 1 : 3, 0.055, 0.08).forEach((domain, index) => {
+    const name = index ? index + 1 : "";
+    layout["xaxis" + name] = scaledAxisOf(curvePanels[index][1], choice.log_time, { domain: domain.x, anchor: "y" + name });
+    const isOutermost = index === 0 || isNarrow();
+    layout["yaxis" + name] = axisOf(isOutermost ? "share at or below" : undefined, { domain: domain.y, anchor: "x" + name, range: [0, 1.02], tickformat: ".0%" });
   });
   return draw("curves-chart", traces, layout);
 }

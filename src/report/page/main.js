@@ -30,12 +30,16 @@ function setDefaults() {
   const times = data.rows.flatMap((row) => [row.metrics.ttft?.p50?.[0], row.metrics.ttft?.p99?.[0]]).filter((time) => time > 0);
   elements.log_time.checked = times.length > 0 && Math.max(...times) / Math.min(...times) > 30;
   const hasSchedule = data.rows.some((row) => row.metrics.ttft_scheduled || row.metrics.e2e_scheduled);
+  const throughputs = data.rows.map((row) => row.output_throughput?.[0]).filter((throughput) => throughput > 0);
+  formOf("pareto-chart").elements.log_throughput.checked = throughputs.length > 0 && Math.max(...throughputs) / Math.min(...throughputs) > 30;
   elements.clock.closest("label").hidden = !hasSchedule;
   const detailed = data.rows.filter((row) => row.curves);
   if (!detailed.length) return;
   fillRows(formOf("curves-chart").elements.rows, detailed, "all");
   formOf("curves-chart").elements.log_time.checked = true;
   fillRows(formOf("timeline-chart").elements.row, detailed);
+  const mostRequests = detailed.reduce((most, row) => (row.timeline.num_requests > most.timeline.num_requests ? row : most));
+  formOf("timeline-chart").elements.row.value = data.rows.indexOf(mostRequests);
 }
 
 // id: (choice, form) => drawn
@@ -69,7 +73,9 @@ async function start() {
     form?.addEventListener("change", () => drawChart(choiceOf(form), form));
     form?.addEventListener("submit", (event) => event.preventDefault());
   }
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  for (const query of ["(prefers-color-scheme: dark)", "(max-width: 44rem)"]) {
+    matchMedia(query).addEventListener("change", drawAll);
+  }
   document.body.dataset.charts = "drawn";
 }
 

@@ -1,0 +1,58 @@
+// Rows by model, load and framework, as the published comparison over request rates lays them out.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "results/point_summary.h"
+
+namespace millrace::bench {
+
+// The metrics compared, in their order.
+inline constexpr Metric kRateMetrics[] = {Metric::kTtft, Metric::kTpot, Metric::kItl};
+
+struct RateLoad {
+  double request_rate = 0.0;  // infinity: all at once
+  std::optional<int64_t> max_concurrency;
+
+  friend auto operator<=>(const RateLoad&, const RateLoad&) = default;
+};
+
+// "1.0", "infinite", "infinite, 8 at once"
+std::string to_string(const RateLoad& load);
+
+// Of one load and one framework: the mean over its rows.
+struct RateMean {
+  double sum = 0.0;
+  int64_t num_rows = 0;
+};
+
+struct RateComparison {
+  std::string model;
+  std::vector<std::string> frameworks;  // in the order in which they come first
+  std::map<RateLoad, int64_t> loads;    // ascending, infinity last; with the number of prompts
+  // none: no row said it
+  std::optional<double> mean(Metric metric, const RateLoad& load, size_t framework) const;
+
+  std::map<std::tuple<Metric, RateLoad, size_t>, RateMean> means;
+};
+
+// By model, in the order in which they come first.
+std::vector<RateComparison> compare_rates(std::span<const PointSummary> rows);
+
+struct Fastest {
+  std::optional<size_t> place;    // of the least; none: two share it, or fewer than two are there
+  bool is_tie = false;            // two share the least
+  std::optional<double> percent;  // 100 * (slower - faster) / slower, of the next and the least
+};
+
+// REQUIRES: values are finite where they are there.
+Fastest find_fastest(const std::vector<std::optional<double>>& values);
+
+}  // namespace millrace::bench
