@@ -16,5 +16,6 @@ int run_detokenize(std::vector<std::string> arguments);
 int run_template(std::vector<std::string> arguments);
 int run_plan(std::vector<std::string> arguments);
 int run_replay(std::vector<std::string> arguments);
+int run_bench(std::vector<std::string> arguments);
 
 }  // namespace millrace

@@ -36,6 +36,7 @@ constexpr std::array kCommands = {
     Command{"serve", "serve a model to any OpenAI-compatible client", run_serve},
     Command{"generate", "answer prompts from the command line or a JSONL file", run_generate},
     Command{"run-batch", "answer a file of requests in OpenAI's batch format", run_run_batch},
+    Command{"bench", "measure any OpenAI-compatible server", run_bench},
     Command{"chat", "talk with a model, here or on a server (--url)", run_chat},
     Command{"tokenize", "text to token ids", run_tokenize},
     Command{"detokenize", "token ids to text", run_detokenize},

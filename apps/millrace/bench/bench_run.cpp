@@ -1,0 +1,220 @@
+#include "bench/bench_run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "base/rng.h"
+#include "base/thread_pool.h"
+#include "bench/environment.h"
+#include "bench/precision.h"
+#include "loadgen/calibrate.h"
+#include "loadgen/clean_point.h"
+#include "progress_bar.h"
+#include "report/report.h"
+#include "results/record_file.h"
+#include "results/summarize.h"
+#include "terminal.h"
+
+namespace millrace::bench {
+namespace {
+
+// Another one for each run, also of two that start at once.
+uint64_t make_nonce() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return random_bits(static_cast<uint64_t>(now.count()), static_cast<uint64_t>(::getpid()));
+}
+
+void show(ProgressBar& bar, const LoadProgress& progress, std::optional<Nanos> max_duration) {
+  if (!bar.is_visible()) return;
+  const double seconds = std::chrono::duration<double>(progress.elapsed).count();
+  const int64_t num_done = progress.num_completed + progress.num_failed;
+  std::optional<double> fraction;
+  if (progress.num_planned && *progress.num_planned > 0) {
+    fraction = static_cast<double>(num_done) / static_cast<double>(*progress.num_planned);
+  } else if (max_duration && *max_duration > Nanos(0)) {
+    fraction = seconds / std::chrono::duration<double>(*max_duration).count();
+  }
+  std::string text = fmt::format("{} done", progress.num_completed);
+  if (progress.num_failed > 0) text += fmt::format(", {} failed", progress.num_failed);
+  text += fmt::format(", {} in flight", progress.num_in_flight);
+  if (seconds > 0.0) {
+    text +=
+        fmt::format(", {:.0f} tok/s", static_cast<double>(progress.num_output_tokens) / seconds);
+  }
+  if (progress.ttft_p50_ms && progress.ttft_p99_ms) {
+    text += fmt::format(", TTFT {:.0f}/{:.0f}", *progress.ttft_p50_ms, *progress.ttft_p99_ms);
+  }
+  if (progress.itl_p50_ms && progress.itl_p99_ms) {
+    text += fmt::format(", ITL {:.1f}/{:.1f} ms", *progress.itl_p50_ms, *progress.itl_p99_ms);
+  }
+  bar.show(fraction, text);
+}
+
+std::string mean_text(const PointSummary& row, Metric metric) {
+  const std::optional<Distribution>& distribution = row[metric];
+  return distribution ? fmt::format("{:.2f}", distribution->mean) : "-";
+}
+
+}  // namespace
+
+BenchRun::BenchRun(const BenchFlags& flags, std::string command)
+    : flags_(flags), command_(std::move(command)), nonce_(make_nonce()) {}
+
+Result<std::unique_ptr<BenchRun>> BenchRun::start(const BenchFlags& flags, std::string command) {
+  std::unique_ptr<BenchRun> run(new BenchRun(flags, std::move(command)));
+  Result<std::unique_ptr<InterruptSignal>> signal = InterruptSignal::make({SIGINT, SIGTERM});
+  if (!signal) return signal.error();
+  run->signal_ = *std::move(signal);
+  run->signal_->set_handler([stop = run->stop_]() mutable { stop.request_stop(); });
+  return run;
+}
+
+Result<const PointRecord*> BenchRun::measure(
+    MeasuredServer& server, const PointSpec& spec, std::optional<size_t> prompts
+) {
+  const size_t point = prompts.value_or(records_.size());
+  const Result<std::unique_ptr<Dataset>> dataset =
+      point_dataset(flags_, spec, nonce_, point, server.codec);
+  if (!dataset) return dataset.error();
+  CleanPointOptions options = clean_point_options(flags_, server, spec, point);
+  std::optional<ProgressBar> bar(spec.name.empty() ? "measuring" : spec.name);
+  options.load.on_progress = [&](const LoadProgress& progress) {
+    show(*bar, progress, options.load.max_duration);
+  };
+  if (flags_.load.precision) {
+    options.load.is_precise = precision_test(options.plan, *flags_.load.precision);
+  }
+  Result<PointRecord> record =
+      measure_clean_point(server.target, server.probe, **dataset, options, stop_.get_token());
+  bar.reset();
+  if (!record) return record.error();
+  if (flags_.output.calibrates) add_calibration(*record, server.target.protocol);
+  return keep(*std::move(record));
+}
+
+Result<const PointRecord*> BenchRun::keep(PointRecord record) {
+  record.environment = environment(command_);
+  if (flags_.output.weight_bytes) add_hardware_limit(record);
+  records_.push_back(std::make_unique<PointRecord>(std::move(record)));
+  const PointRecord& kept = *records_.back();
+  print_line(kept);
+  if (!flags_.output.records.empty()) {
+    if (auto appended = append_record(flags_.output.records, kept); !appended) {
+      return appended.error();
+    }
+  }
+  return &kept;
+}
+
+std::vector<PointRecord> BenchRun::records() const {
+  std::vector<PointRecord> records;
+  for (const auto& record : records_) records.push_back(*record);
+  return records;
+}
+
+std::vector<PointSummary> BenchRun::summaries(Formulas formulas) const {
+  std::vector<PointSummary> rows;
+  for (const auto& record : records_) {
+    rows.push_back(
+        summarize(*record, {.formulas = formulas, .percentiles = flags_.output.metric_percentiles})
+    );
+  }
+  return rows;
+}
+
+PointSummary BenchRun::last_summary(Formulas formulas) const {
+  return summarize(
+      *records_.back(), {.formulas = formulas, .percentiles = flags_.output.metric_percentiles}
+  );
+}
+
+Result<int> BenchRun::finish(const std::string& title) const {
+  const std::vector<PointSummary> rows = summaries(Formulas::kMillrace);
+  if (!flags_.output.html.empty()) {
+    ReportOptions options;
+    options.title = title;
+    options.now_unix_ns =
+        std::chrono::duration_cast<Nanos>(std::chrono::system_clock::now().time_since_epoch())
+            .count();
+    const std::string page = html_page(rows, records(), options);
+    if (auto written = write_report(flags_.output.html, page); !written) return written.error();
+  }
+  if (is_interrupted()) return kExitInterrupted;
+  if (!flags_.output.is_strict) return 0;
+  for (const PointSummary& row : rows) {
+    if (row.verdict.trust() != Trust::kOk) return kExitNotTrusted;
+  }
+  return 0;
+}
+
+void BenchRun::add_calibration(PointRecord& record, Protocol protocol) const {
+  const std::optional<CalibrationLoad> load = calibration_load_of(record, protocol);
+  if (!load || is_interrupted()) return;
+  Result<Calibration> calibration = calibrate(*load, stop_.get_token());
+  if (calibration) {
+    record.calibration = *calibration;
+  } else {
+    print_stderr("millrace bench: no calibration: {}\n", calibration.error().message);
+  }
+}
+
+// A decode step reads the weights once for all sequences, and takes as long as the gap between two
+// tokens of any of them.
+void BenchRun::add_hardware_limit(PointRecord& record) {
+  if (!memory_bytes_per_s_) {
+    memory_bytes_per_s_ = measure_memory_read_bandwidth(num_available_cpus());
+  }
+  HardwareLimit limit{
+      .name = "memory read of the client's machine",
+      .value = *memory_bytes_per_s_ * 1e-9,
+      .unit = "GB/s",
+      .share = {},
+  };
+  const PointSummary row = summarize(record, {.num_resamples = 0});
+  if (const auto& itl = row[Metric::kItl]; itl && itl->mean > 0.0) {
+    const double bytes_per_s =
+        static_cast<double>(*flags_.output.weight_bytes) / (itl->mean * 1e-3);
+    limit.share = bytes_per_s / *memory_bytes_per_s_;
+  }
+  record.limits.push_back(std::move(limit));
+}
+
+void BenchRun::print_line(const PointRecord& record) const {
+  const PointSummary row = summarize(record, {.num_resamples = 0});
+  print_stderr(
+      "{}: {} done in {:.1f} s, {:.2f} req/s, {:.1f} tok/s, TTFT {} ms, ITL {} ms, E2E {} ms: {}\n",
+      record.plan.name.empty() ? record.plan.framework : record.plan.name,
+      row.num_completed.value_or(0),
+      row.duration_s.value_or(0.0),
+      row.request_throughput.value_or(0.0),
+      row.output_throughput.value_or(0.0),
+      mean_text(row, Metric::kTtft),
+      mean_text(row, Metric::kItl),
+      mean_text(row, Metric::kE2e),
+      to_string(row.verdict.trust())
+  );
+  for (const Finding& finding : row.verdict.findings) {
+    print_stderr("  {}: {}\n", to_string(finding.trust), finding.message);
+  }
+  for (const std::string& example : row.error_examples)
+    print_stderr("  for example: {}\n", example);
+}
+
+Result<void> write_report(const std::string& path, const std::string& text) {
+  const bool is_stdout = path.empty() || path == "-";
+  std::FILE* file = is_stdout ? stdout : std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return invalid_argument(fmt::format("{} cannot be written", path), path);
+  bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (!is_stdout) is_written = std::fclose(file) == 0 && is_written;
+  if (!is_written) {
+    return Error{ErrorCode::kResourceExhausted, fmt::format("{} could not be written", path), path};
+  }
+  return {};
+}
+
+}  // namespace millrace::bench

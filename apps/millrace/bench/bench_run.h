@@ -1,0 +1,72 @@
+// The points of one command, measured one after another: shows how far they are, keeps what was
+// recorded, says in the end what to trust.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "bench/flags.h"
+#include "bench/measured_server.h"
+#include "bench/point_spec.h"
+#include "interrupt_signal.h"
+#include "results/point_record.h"
+#include "results/point_summary.h"
+
+namespace millrace::bench {
+
+inline constexpr int kExitNotTrusted = 4;  // with --strict
+inline constexpr int kExitInterrupted = 130;
+
+// Used by one thread; owns Ctrl-C while it lives.
+class BenchRun {
+ public:
+  // `command`: as it was typed, for the record.
+  static Result<std::unique_ptr<BenchRun>> start(const BenchFlags& flags, std::string command);
+
+  // Measures one point; what it recorded is kept, on the disk too where --records asks for it, and
+  // lives as long as this. Two points have the same prompts if their `prompts` are the same; none:
+  // the point's own.
+  Result<const PointRecord*> measure(
+      MeasuredServer& server, const PointSpec& spec, std::optional<size_t> prompts = {}
+  );
+
+  // The same with a point that was measured elsewhere: in process.
+  Result<const PointRecord*> keep(PointRecord record);
+
+  bool is_interrupted() const { return stop_.stop_requested(); }
+  std::stop_token stop_token() const { return stop_.get_token(); }
+  uint64_t nonce() const { return nonce_; }
+  size_t num_points() const { return records_.size(); }
+  std::vector<PointRecord> records() const;
+
+  // Rows by a tool's formulas.
+  std::vector<PointSummary> summaries(Formulas formulas) const;
+  PointSummary last_summary(Formulas formulas) const;
+
+  // Writes --html; the exit code: with --strict from the verdicts.
+  Result<int> finish(const std::string& title) const;
+
+ private:
+  BenchRun(const BenchFlags& flags, std::string command);
+  void add_calibration(PointRecord& record, Protocol protocol) const;
+  void add_hardware_limit(PointRecord& record);
+  void print_line(const PointRecord& record) const;
+
+  BenchFlags flags_;
+  std::string command_;
+  uint64_t nonce_;
+  std::unique_ptr<InterruptSignal> signal_;
+  std::stop_source stop_;
+  std::vector<std::unique_ptr<PointRecord>> records_;
+  std::optional<double> memory_bytes_per_s_;  // once it was measured
+};
+
+// Writes text to a file, or to stdout where `path` is empty or "-".
+Result<void> write_report(const std::string& path, const std::string& text);
+
+}  // namespace millrace::bench

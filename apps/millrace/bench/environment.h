@@ -1,0 +1,27 @@
+// Where a benchmark ran: what a reader of its figures wants to know of this machine.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace millrace::bench {
+
+// "cpu", "cores", "memory", "kernel", "millrace", "command". What cannot be found out is not there.
+std::vector<std::pair<std::string, std::string>> environment(const std::string& command);
+
+// The processor's name without its maker's adornments: "AMD EPYC 9K84" as "9K84", which is how the
+// published grid prints it.
+std::string short_cpu_name(const std::string& model_name);
+
+// Of /proc/cpuinfo; empty: it does not say.
+std::string cpu_model_name();
+
+// Bytes per second that `num_threads` threads together read from memory, in sequence: the best of
+// some passes over more than the caches hold. Takes about a second.
+double measure_memory_read_bandwidth(size_t num_threads);
+
+// As it was typed, as far as a shell needs quotes.
+std::string command_text(const std::string& name, const std::vector<std::string>& arguments);
+
+}  // namespace millrace::bench

@@ -1,0 +1,231 @@
+// `millrace bench grid`: the published grid of batch, prompt, hit and output lengths, against a
+// server or, as it was published, without one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/bench_run.h"
+#include "bench/commands.h"
+#include "bench/environment.h"
+#include "bench/flags.h"
+#include "bench/grid_point.h"
+#include "bench/in_process_load.h"
+#include "command_line.h"
+#include "failure.h"
+#include "model_flags.h"
+#include "report/report.h"
+#include "terminal.h"
+
+namespace millrace::bench {
+namespace {
+
+struct GridFlags {
+  BenchFlags bench;
+  std::string in_process;  // MODEL; empty: a server
+  std::string load_format = "auto";
+  std::string dtype = "auto";
+  int32_t num_threads = 0;
+  std::vector<int64_t> batches = {1, 4, 8};
+  std::vector<GridLengths> lengths = {
+      {32, 0, 1024}, {512, 0, 512}, {1024, 0, 32}, {1024, 512, 32}, {1024, 1024, 32}};
+  std::optional<int64_t> num_prompts;
+};
+
+constexpr const char* kFooter =
+    "Each of B coroutines sends its next prompt when the last is answered: I tokens, of which the "
+    "first H are\n"
+    "those of all others (in the server's cache after warm-up), and exactly O tokens out. TPS "
+    "counts input and\n"
+    "output tokens.\n"
+    "\n"
+    "Examples:\n"
+    "  millrace bench grid --port 8000 --b 1,4 --iho 32/0/64,256/128/16\n"
+    "  millrace bench grid --in-process smollm2 --b 1,4,8 -o grid.md";
+
+void add_flags(CommandLine& line, GridFlags& flags) {
+  add_target_flags(line, flags.bench.target);
+  add_seed_flags(line, flags.bench);
+  line.add("--in-process", flags.in_process, "MODEL that runs in this process, without HTTP");
+  line.add("--load-format", flags.load_format, "of that model: auto or dummy");
+  line.add("--dtype", flags.dtype, "of that model's weights");
+  line.add("--threads", flags.num_threads, "of that model (one a core)");
+  line.add_callback(
+      "--batch-size,--b",
+      [&flags](const std::string& text) -> Result<void> {
+        Result<std::vector<int64_t>> counts = parse_counts(text);
+        if (!counts) return counts.error();
+        flags.batches = *std::move(counts);
+        return {};
+      },
+      "requests at once, several with commas (1,4,8)"
+  );
+  line.add_callback(
+      "--iho",
+      [&flags](const std::string& text) -> Result<void> {
+        Result<std::vector<GridLengths>> lengths = parse_grid_lengths(text);
+        if (!lengths) return lengths.error();
+        flags.lengths = *std::move(lengths);
+        return {};
+      },
+      "INPUT/HIT/OUTPUT tokens, several with commas"
+  );
+  line.add_callback(
+      "--n",
+      [&flags](const std::string& text) -> Result<void> {
+        const Result<std::vector<int64_t>> counts = parse_counts(text);
+        if (!counts) return counts.error();
+        flags.num_prompts = counts->front();
+        return {};
+      },
+      "prompts of a point (16 B for long answers, 32 B for short ones)"
+  );
+  add_limit_flags(line, flags.bench.load);
+  add_output_flags(line, flags.bench.output);
+  line.set_footer(kFooter);
+}
+
+PointSpec spec_of(const GridFlags& flags, const GridPoint& point) {
+  PointSpec spec;
+  spec.name = point.name();
+  spec.load.kind = LoadKind::kConcurrency;
+  spec.load.max_concurrency = point.batch;
+  spec.dataset = flags.bench.dataset;
+  spec.dataset.name = "grid";
+  spec.dataset.input_len = point.lengths.input;
+  spec.dataset.hit_len = point.lengths.hit;
+  spec.dataset.output_len = point.lengths.output;
+  spec.num_prompts = flags.num_prompts.value_or(point.num_prompts());
+  spec.num_warmups =
+      flags.bench.load.num_warmups.value_or(std::max<int64_t>(1, *spec.num_prompts / 4));
+  spec.max_seconds = flags.bench.load.max_seconds;
+  return spec;
+}
+
+Result<void> measure_server(const GridFlags& flags, BenchRun& run) {
+  Result<MeasuredServer> server = MeasuredServer::connect(flags.bench, {}, {});
+  if (!server) return server.error();
+  if (server->device.empty()) server->device = short_cpu_name(cpu_model_name());
+  for (const GridPoint& point : grid_points(flags.batches, flags.lengths)) {
+    if (run.is_interrupted()) break;
+    auto record = run.measure(*server, spec_of(flags, point));
+    if (!record) return record.error();
+  }
+  return {};
+}
+
+Result<LocalModel> load_model(const GridFlags& flags) {
+  ModelFlags model;
+  model.model = flags.in_process;
+  model.tokenizer = flags.bench.target.tokenizer;
+  model.load_format = flags.load_format;
+  model.dtype = flags.dtype;
+  model.num_threads = flags.num_threads;
+  model.max_num_seqs = static_cast<int32_t>(
+      std::max<int64_t>(model.max_num_seqs, *std::ranges::max_element(flags.batches))
+  );
+  Result<LocalModelOptions> options = model_options_of(model);
+  if (!options) return options.error();
+  return load_with_progress(*std::move(options));
+}
+
+PointPlan in_process_plan(const GridFlags& flags, const PointSpec& spec, int64_t num_warmups) {
+  PointPlan plan;
+  plan.name = spec.name;
+  plan.framework = flags.bench.target.framework.empty() ? "millrace" : flags.bench.target.framework;
+  plan.version = flags.bench.output.version.empty() ? MILLRACE_VERSION : flags.bench.output.version;
+  plan.device = flags.bench.output.device.empty() ? short_cpu_name(cpu_model_name())
+                                                  : flags.bench.output.device;
+  plan.backend = "in-process";
+  plan.model = flags.in_process;
+  plan.label = flags.bench.output.label;
+  plan.tag = flags.bench.output.tag;
+  plan.metadata = flags.bench.output.metadata;
+  plan.num_prompts = *spec.num_prompts;
+  plan.num_warmups = num_warmups;
+  plan.dataset.name = "grid";
+  plan.dataset.input_len = spec.dataset.input_len;
+  plan.dataset.hit_len = spec.dataset.hit_len;
+  plan.dataset.output_len = spec.dataset.output_len;
+  plan.dataset.seed = spec.dataset.seed;
+  plan.dataset.ignores_eos = true;
+  plan.load = spec.load;
+  plan.goals = flags.bench.output.goals;
+  return plan;
+}
+
+Result<PointRecord> measure_point_in_process(
+    const GridFlags& flags,
+    const GridPoint& point,
+    LocalModel& model,
+    const std::shared_ptr<const TokenCodec>& codec,
+    BenchRun& run
+) {
+  const PointSpec spec = spec_of(flags, point);
+  Result<std::unique_ptr<Dataset>> dataset =
+      point_dataset(flags.bench, spec, run.nonce(), run.num_points(), codec);
+  if (!dataset) return dataset.error();
+  LoadOptions options;
+  options.load = spec.load;
+  options.num_sessions = spec.num_prompts;
+  options.num_warmups = *spec.num_warmups;
+  model.engine->reset_prefix_cache();
+  Result<LoadResult> load =
+      run_in_process_load(*model.engine, **dataset, *codec, options, run.stop_token());
+  if (!load) return load.error();
+  PointRecord record;
+  record.plan = in_process_plan(flags, spec, options.num_warmups);
+  record.started_unix_ns = load->started_unix_ns;
+  record.finished = load->finished;
+  record.stop_reason = load->stop_reason;
+  record.requests = std::move(load->requests);
+  record.client = load->client;
+  return record;
+}
+
+Result<void> measure_in_process(const GridFlags& flags, BenchRun& run) {
+  Result<LocalModel> model = load_model(flags);
+  if (!model) return model.error();
+  for (const std::string& line : model->start_lines) print_stderr("{}\n", line);
+  // The codec shares the tokenizer with the model, which outlives it.
+  const std::shared_ptr<const Tokenizer> tokenizer(&model->text.tokenizer, [](const Tokenizer*) {});
+  const std::shared_ptr<const TokenCodec> codec = make_local_codec(tokenizer);
+  for (const GridPoint& point : grid_points(flags.batches, flags.lengths)) {
+    if (run.is_interrupted()) break;
+    Result<PointRecord> record = measure_point_in_process(flags, point, *model, codec, run);
+    if (!record) return record.error();
+    if (auto kept = run.keep(*std::move(record)); !kept) return kept.error();
+  }
+  return {};
+}
+
+Result<int> grid(const GridFlags& flags, const std::string& command) {
+  Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
+  if (!run) return run.error();
+  const Result<void> measured =
+      flags.in_process.empty() ? measure_server(flags, **run) : measure_in_process(flags, **run);
+  if (!measured) return measured.error();
+  const std::string text = grid_markdown((*run)->summaries(Formulas::kGrid), {});
+  if (auto written = write_report(flags.bench.output.report, text); !written) {
+    return written.error();
+  }
+  return (*run)->finish("Batch, input, hit and output lengths");
+}
+
+}  // namespace
+
+int run_grid(std::vector<std::string> arguments) {
+  GridFlags flags;
+  CommandLine line("bench grid", "Measures batch / input / hit / output lengths.");
+  add_flags(line, flags);
+  const std::string command = command_text("millrace bench grid", arguments);
+  if (const std::optional<int> exit_code = line.parse(std::move(arguments))) return *exit_code;
+  const Result<int> exit_code = grid(flags, command);
+  return exit_code ? *exit_code : report("bench grid", exit_code.error());
+}
+
+}  // namespace millrace::bench

@@ -1,0 +1,51 @@
+#include "bench/measured_server.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+namespace millrace::bench {
+
+bool needs_codec(const DatasetOptions& options) {
+  return options.name != "custom";
+}
+
+Result<MeasuredServer> MeasuredServer::connect(
+    const BenchFlags& flags, const std::string& framework, const std::string& url
+) {
+  Result<Target> target = target_of(flags.target, url);
+  if (!target) return target.error();
+  const std::optional<int> pid =
+      flags.target.pid ? flags.target.pid : find_local_server(target->url);
+  Result<ServerProbe> probe = ServerProbe::make(*target, pid);
+  if (!probe) return probe.error();
+  const auto timeout =
+      std::chrono::milliseconds(static_cast<int64_t>(flags.target.ready_timeout_s * 1000.0));
+  if (auto ready = probe->wait_ready(timeout); !ready) return ready.error();
+  Result<std::string> model = probe->choose_model(flags.target.model);
+  if (!model) return model.error();
+  target->model = *std::move(model);
+
+  std::shared_ptr<const TokenCodec> codec;
+  if (needs_codec(flags.dataset)) {
+    Result<std::shared_ptr<const TokenCodec>> made = codec_of(flags.target, *target);
+    if (!made) return made.error();
+    codec = *std::move(made);
+  }
+  std::string name = framework.empty() ? flags.target.framework : framework;
+  if (name.empty()) name = flags.target.backend;
+  std::string version = flags.output.version.empty() ? probe->version() : flags.output.version;
+  return MeasuredServer{
+      .target = *std::move(target),
+      .probe = *std::move(probe),
+      .framework = std::move(name),
+      .version = std::move(version),
+      .device = flags.output.device,
+      .tokenizer = flags.target.tokenizer.empty() ? "of the server" : flags.target.tokenizer,
+      .codec = std::move(codec),
+  };
+}
+
+}  // namespace millrace::bench

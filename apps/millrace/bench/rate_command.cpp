@@ -1,0 +1,134 @@
+// `millrace bench rate`: servers by request rate, in the shape of the published page.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/bench_run.h"
+#include "bench/commands.h"
+#include "bench/environment.h"
+#include "bench/flags.h"
+#include "bench/frameworks.h"
+#include "command_line.h"
+#include "failure.h"
+#include "report/report.h"
+
+namespace millrace::bench {
+namespace {
+
+struct RateFlags {
+  BenchFlags bench;
+  std::vector<FrameworkFlag> frameworks;
+  std::vector<double> rates = {1, 10, 20, 30, 35, std::numeric_limits<double>::infinity()};
+  double burstiness = 1.0;
+  double seconds_per_rate = 120.0;
+  int64_t inf_prompts = 2000;
+  int64_t input_len = 1000;
+  int64_t output_len = 100;
+  std::string jsonl;
+};
+
+constexpr const char* kFooter =
+    "The published workload is the default: 1000 tokens in, 100 out, rates 1 to 35 for two minutes "
+    "each, then\n"
+    "2000 requests at once. Prompts are the same for all servers.\n"
+    "\n"
+    "Example:\n"
+    "  millrace bench rate --framework ours=http://127.0.0.1:8000 --framework "
+    "theirs=http://127.0.0.1:8001 \\\n"
+    "    --request-rate 1,2,4,inf --seconds-per-rate 30 --inf-prompts 100 -o rate.md";
+
+void add_flags(CommandLine& line, RateFlags& flags) {
+  add_target_flags(line, flags.bench.target, /*with_framework=*/false);
+  add_framework_flag(line, flags.frameworks);
+  add_seed_flags(line, flags.bench);
+  line.add_callback(
+      "--request-rate",
+      [&flags](const std::string& text) -> Result<void> {
+        Result<std::vector<double>> rates = parse_rates(text);
+        if (!rates) return rates.error();
+        flags.rates = *std::move(rates);
+        return {};
+      },
+      "requests per second, several with commas (1,10,20,30,35,inf)"
+  );
+  line.add("--burstiness", flags.burstiness, "gamma's shape: 1 is Poisson (1)");
+  line.add("--seconds-per-rate", flags.seconds_per_rate, "requests are rate times this (120)");
+  line.add("--inf-prompts", flags.inf_prompts, "requests where the rate is inf (2000)");
+  line.add("--input-len,--random-input-len,--isl", flags.input_len, "tokens of a prompt (1000)");
+  line.add("--output-len,--random-output-len,--osl", flags.output_len, "of an answer (100)");
+  add_limit_flags(line, flags.bench.load);
+  add_output_flags(line, flags.bench.output);
+  line.add("--jsonl", flags.jsonl, "file for the page's lines of JSON alone");
+  line.set_footer(kFooter);
+}
+
+PointSpec spec_of(const RateFlags& flags, double rate) {
+  LoadFlags load;
+  load.request_rate = rate;
+  load.burstiness = flags.burstiness;
+  PointSpec spec;
+  spec.load = load_of(load);
+  spec.name = std::isinf(rate) ? "rate inf" : fmt::format("rate {}", rate);
+  spec.dataset = flags.bench.dataset;
+  spec.dataset.name = "random";
+  spec.dataset.input_len = flags.input_len;
+  spec.dataset.output_len = flags.output_len;
+  const double num_prompts = std::isinf(rate) ? static_cast<double>(flags.inf_prompts)
+                                              : std::round(rate * flags.seconds_per_rate);
+  spec.num_prompts = std::max<int64_t>(1, static_cast<int64_t>(num_prompts));
+  spec.max_seconds = flags.bench.load.max_seconds;
+  return spec;
+}
+
+Result<int> measure(const RateFlags& flags, const std::string& command) {
+  if (!(flags.seconds_per_rate > 0.0)) {
+    return invalid_argument("--seconds-per-rate must be above 0", "--seconds-per-rate");
+  }
+  Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
+  if (!run) return run.error();
+  Result<std::vector<MeasuredServer>> servers = connect_all(flags.bench, flags.frameworks);
+  if (!servers) return servers.error();
+  for (size_t i = 0; i < flags.rates.size(); ++i) {
+    for (MeasuredServer& server : *servers) {
+      if ((*run)->is_interrupted()) break;
+      PointSpec spec = spec_of(flags, flags.rates[i]);
+      if (servers->size() > 1) spec.name = server.framework + " " + spec.name;
+      if (auto record = (*run)->measure(server, spec, i); !record) return record.error();
+    }
+  }
+  const std::vector<PointSummary> rows = (*run)->summaries(Formulas::kVllm);
+  ReportOptions options;
+  options.now_unix_ns =
+      std::chrono::duration_cast<Nanos>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
+  if (auto written = write_report(flags.bench.output.report, plotly_markdown(rows, options));
+      !written) {
+    return written.error();
+  }
+  if (!flags.jsonl.empty()) {
+    if (auto written = write_report(flags.jsonl, plotly_jsonl(rows)); !written) {
+      return written.error();
+    }
+  }
+  return (*run)->finish("Latency by request rate");
+}
+
+}  // namespace
+
+int run_rate(std::vector<std::string> arguments) {
+  RateFlags flags;
+  CommandLine line("bench rate", "Measures one or several servers by request rate.");
+  add_flags(line, flags);
+  const std::string command = command_text("millrace bench rate", arguments);
+  if (const std::optional<int> exit_code = line.parse(std::move(arguments))) return *exit_code;
+  const Result<int> exit_code = measure(flags, command);
+  return exit_code ? *exit_code : report("bench rate", exit_code.error());
+}
+
+}  // namespace millrace::bench

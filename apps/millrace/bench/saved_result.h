@@ -1,0 +1,42 @@
+// A result in the files of vLLM's and SGLang's clients, under their flags.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "bench/bench_run.h"
+#include "command_line.h"
+#include "report/report.h"
+#include "results/point_record.h"
+
+namespace millrace::bench {
+
+struct SavedResultFlags {
+  bool is_saved = false;     // --save-result: vLLM's JSON
+  bool is_detailed = false;  // --save-detailed
+  bool is_appended = false;  // --append-result
+  std::string directory;
+  std::string file_name;
+  std::string sglang_file;  // --output-file: SGLang's JSONL
+  bool is_sglang_detailed = false;
+  std::vector<std::string> metrics;  // --percentile-metrics; none: vLLM's
+  std::vector<double> ranks;         // --metric-percentiles, none: 99
+
+  bool keeps_texts() const { return is_detailed || is_sglang_detailed; }
+  VllmOptions vllm_options() const;
+};
+
+void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags);
+
+// Writes what the flags ask for of the run's last point.
+Result<void> save_result(
+    const SavedResultFlags& flags, const BenchRun& run, const PointRecord& record
+);
+
+// vLLM's name for a file: "{label}-{rate}qps[-concurrency{C}]-{model}-{time}.json".
+std::string vllm_file_name(const PointRecord& record);
+// SGLang's: "{backend}_{MMDD}_{num_prompts}_{in}_{out}.jsonl", or with the dataset's name.
+std::string sglang_file_name(const PointRecord& record);
+
+}  // namespace millrace::bench
