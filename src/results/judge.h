@@ -7,7 +7,8 @@
 
 namespace millrace::bench {
 
-// `ours`: the record's figures by our own formulas, over the whole point.
+// `ours`: the record's figures by our own formulas, over the whole point. The codes are listed in
+// results/judge_rules.h; docs/guides/benchmarks.md says what to do about each.
 Verdict judge(const PointRecord& record, const PointSummary& ours);
 
 }  // namespace millrace::bench
