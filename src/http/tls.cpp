@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <limits>
+#include <system_error>
 
 #include "http/transport.h"
 
@@ -35,6 +37,7 @@ class TlsTransport final : public Transport {
     // ours.
     ERR_clear_error();
     size_t num_bytes = 0;
+    errno = 0;
     const int rc = SSL_read_ex(ssl_.get(), buffer.data(), buffer.size(), &num_bytes);
     return outcome(rc, num_bytes);
   }
@@ -45,6 +48,7 @@ class TlsTransport final : public Transport {
     });
     ERR_clear_error();
     size_t num_bytes = 0;
+    errno = 0;
     const int rc = SSL_write_ex(ssl_.get(), piece->data(), piece->size(), &num_bytes);
     return outcome(rc, num_bytes);
   }
@@ -56,6 +60,8 @@ class TlsTransport final : public Transport {
   }
 
   bool is_buffering() const override { return true; }
+  bool is_established() const override { return SSL_is_init_finished(ssl_.get()) == 1; }
+  std::string failure() const override { return failure_; }
 
  private:
   IoResult outcome(int rc, size_t num_bytes) {
@@ -69,13 +75,29 @@ class TlsTransport final : public Transport {
         return {IoStatus::kEnd};
       default:
         // OpenSSL forbids SSL_shutdown() after these.
-        is_failed_ = true;
+        note_failure();
         return {IoStatus::kFailed};
+    }
+  }
+
+  void note_failure() {
+    is_failed_ = true;
+    const int system_error = errno;
+    const long verdict = SSL_get_verify_result(ssl_.get());
+    if (verdict != X509_V_OK) {
+      failure_ = X509_verify_cert_error_string(verdict);
+    } else if (ERR_peek_error() != 0) {
+      failure_ = openssl_error();
+    } else if (system_error != 0) {
+      failure_ = std::error_code(system_error, std::system_category()).message();
+    } else {
+      failure_ = "the connection was closed";
     }
   }
 
   std::unique_ptr<SSL, SslFree> ssl_;
   bool is_failed_ = false;
+  std::string failure_;
 };
 
 int select_http11(

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <system_error>
 
 namespace millrace::http {
 namespace {
@@ -40,6 +41,10 @@ class PlainTransport final : public Transport {
 
   void end_writing() override { ::shutdown(socket_, SHUT_WR); }
   bool is_buffering() const override { return false; }
+  bool is_established() const override { return true; }
+  std::string failure() const override {
+    return std::error_code(errno_, std::system_category()).message();
+  }
 
  private:
   template <class Call>
@@ -51,13 +56,15 @@ class PlainTransport final : public Transport {
     return rc;
   }
 
-  static IoResult outcome(ssize_t rc, IoStatus would_block) {
+  IoResult outcome(ssize_t rc, IoStatus would_block) {
     if (rc >= 0) return {IoStatus::kDone, static_cast<size_t>(rc)};
     if (errno == EAGAIN || errno == EWOULDBLOCK) return {would_block};
+    errno_ = errno;
     return {IoStatus::kFailed};
   }
 
   int socket_;
+  int errno_ = 0;  // of the call that failed
 };
 
 sigset_t sigpipe_set() {

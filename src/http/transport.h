@@ -39,6 +39,11 @@ class Transport {
   virtual void end_writing() = 0;
   // Whether bytes may wait inside, where the reactor does not see them.
   virtual bool is_buffering() const = 0;
+  // Whether what comes before the first byte is over: TLS's handshake, which reads and writes
+  // drive.
+  virtual bool is_established() const = 0;
+  // After kFailed: what went wrong, in the system's or OpenSSL's words.
+  virtual std::string failure() const = 0;
 };
 
 std::unique_ptr<Transport> make_plain_transport(int socket);

@@ -53,6 +53,8 @@ struct LoadResult {
   StopReason stop_reason = StopReason::kAllDone;
   std::vector<RequestRecord> requests;  // by index
   ClientUse client;
+  // What ended the point early: the dataset could not give a session.
+  std::optional<Error> error;
 };
 
 // Blocks until all is done, sends from threads of its own. Bodies are built and connections opened

@@ -1,0 +1,128 @@
+#include "loadgen/answer_log.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace millrace::bench {
+namespace {
+
+// A role, an end, and what servers send besides.
+constexpr int64_t kChunksBeside = 4;
+constexpr int64_t kReservedChunksMax = 1 << 16;
+
+}  // namespace
+
+void AnswerLog::start(RequestRecord& record, const AnswerLogOptions& options) {
+  record_ = &record;
+  options_ = options;
+  has_usage_deltas_ = true;
+  has_ids_ = true;
+  has_usage_in_events_ = false;
+  usage_total_.reset();
+  num_tokens_by_deltas_ = 0;
+  num_ids_ = 0;
+  num_output_events_ = 0;
+  native_text_size_ = 0;
+  native_text_.clear();
+  answer_text_.clear();
+  if (!options.keeps_chunks) return;
+  const int64_t num_planned = options.is_streamed ? record.num_output_tokens_planned : 1;
+  record.chunks.reserve(
+      static_cast<size_t>(std::clamp<int64_t>(num_planned, 0, kReservedChunksMax) + kChunksBeside)
+  );
+}
+
+int64_t AnswerLog::add(const EventFields& event, Nanos now) {
+  RequestRecord& record = *record_;
+  record.ended = now;
+  if (event.prompt_tokens) record.num_prompt_tokens = event.prompt_tokens;
+  if (event.cached_tokens) record.num_cached_tokens = event.cached_tokens;
+  if (event.completion_tokens) {
+    usage_total_ = std::max(usage_total_.value_or(0), *event.completion_tokens);
+  }
+  if (!event.finish_reason.empty()) {
+    record.finish_reason.clear();
+    append_unescaped(event.finish_reason, record.finish_reason);
+  }
+  if (!event.has_choices && !event.is_native) return 0;
+
+  const bool has_output = brings_output(event);
+  const int64_t num_tokens = count_tokens(event, has_output);
+  if (options_.keeps_text) keep_text(event);
+  if (!record.first_chunk) record.first_chunk = now;
+  record.last_chunk = now;
+  if (has_output && !record.first_text) record.first_text = now;
+  const bool has_answer = has_output && (!event.text.empty() || event.has_other_output);
+  if (has_answer && !record.first_answer) record.first_answer = now;
+  if (num_tokens > 0) {
+    if (!record.first_token) record.first_token = now;
+    record.last_token = now;
+  }
+  if (options_.keeps_chunks) record.chunks.push_back(Chunk::of(now, num_tokens));
+  return num_tokens;
+}
+
+// Native texts are cumulative: the last event repeats what the one before said. With SGLang's
+// --incremental-streaming-output they are not, and then the count of tokens tells.
+bool AnswerLog::brings_output(const EventFields& event) {
+  if (!event.is_native) return event.has_output();
+  const bool is_new_text = event.text.size() != std::exchange(native_text_size_, event.text.size());
+  const bool has_new_tokens = event.completion_tokens.value_or(0) > num_tokens_by_deltas_;
+  return !event.text.empty() && (is_new_text || has_new_tokens);
+}
+
+int64_t AnswerLog::count_tokens(const EventFields& event, bool has_output) {
+  if (has_output) {
+    ++num_output_events_;
+    has_usage_deltas_ = has_usage_deltas_ && event.completion_tokens;
+    // Native ids are cumulative, and come with the count anyway.
+    has_ids_ = has_ids_ && event.num_token_ids && !event.is_native;
+  }
+  const int64_t num_ids = event.is_native ? 0 : event.num_token_ids.value_or(0);
+  num_ids_ += num_ids;
+  if (has_usage_deltas_ && event.completion_tokens) {
+    has_usage_in_events_ = true;
+    const int64_t num_new = *event.completion_tokens - num_tokens_by_deltas_;
+    num_tokens_by_deltas_ = std::max(num_tokens_by_deltas_, *event.completion_tokens);
+    return std::max<int64_t>(num_new, 0);
+  }
+  if (has_ids_ && event.num_token_ids) return num_ids;
+  return has_output ? 1 : 0;
+}
+
+void AnswerLog::keep_text(const EventFields& event) {
+  if (!event.is_native) {
+    append_unescaped(event.reasoning, record_->text);
+    append_unescaped(event.text, record_->text);
+    append_unescaped(event.text, answer_text_);
+    return;
+  }
+  if (event.text.starts_with(native_text_)) {
+    answer_text_.clear();
+  }
+  append_unescaped(event.text, answer_text_);
+  native_text_ = event.text;
+  record_->text = answer_text_;
+}
+
+void AnswerLog::finish() {
+  RequestRecord& record = *record_;
+  const bool has_deltas = has_usage_deltas_ && has_usage_in_events_ && options_.is_streamed;
+  if (has_deltas) {
+    record.output_source = TokenSource::kUsageDeltas;
+    record.num_output_tokens = usage_total_.value_or(0);
+  } else if (has_ids_ && num_ids_ > 0) {
+    record.output_source = TokenSource::kTokenIds;
+    record.num_output_tokens = num_ids_;
+  } else if (usage_total_) {
+    record.output_source = TokenSource::kUsage;
+    record.num_output_tokens = *usage_total_;
+    // What each chunk brought is unknown.
+    for (Chunk& chunk : record.chunks) chunk.num_tokens = 0;
+  } else {
+    record.output_source = TokenSource::kChunks;
+    record.num_output_tokens = num_output_events_;
+  }
+}
+
+}  // namespace millrace::bench
