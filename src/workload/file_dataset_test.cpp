@@ -265,7 +265,7 @@ std::string damaged(std::string content, Rng& rng) {
       default:
         content.insert(at, content.substr(rng.below(content.size()), size));
     }
-    if (content.empty()) content = "{";
+    if (content.empty()) content.push_back('{');
   }
   return content;
 }
@@ -292,7 +292,9 @@ TEST(FileDatasets, SurviveDamagedFiles) {
       Result<std::unique_ptr<Dataset>> made =
           make_dataset({.name = name, .path = file.path()}, codec);
       ++(made ? num_read : num_refused);
-      if (!made) EXPECT_FALSE(made.error().message.empty());
+      if (!made) {
+        EXPECT_FALSE(made.error().message.empty());
+      }
       for (size_t i = 0; made && i < std::min<size_t>(*(*made)->size(), 3); ++i) {
         must_plan(**made, i);
       }
