@@ -1,5 +1,7 @@
 #include "loadgen/calibrate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -26,7 +28,7 @@ class WordDataset final : public Dataset {
 
   std::optional<size_t> size() const override { return std::nullopt; }
   Result<PlannedSession> session(size_t index) const override {
-    std::string text = "w" + std::to_string(index);
+    std::string text = fmt::format("w{}", index);
     for (int64_t i = 1; i < kNumPromptTokens; ++i) text += " w";
     PlannedRequest request;
     request.prompt = std::move(text);

@@ -17,13 +17,16 @@ Result<MeasuredServer> MeasuredServer::connect(
 ) {
   Result<Target> target = target_of(flags.target, url);
   if (!target) return target.error();
-  const std::optional<int> pid =
-      flags.target.pid ? flags.target.pid : find_local_server(target->url);
-  Result<ServerProbe> probe = ServerProbe::make(*target, pid);
+  Result<ServerProbe> probe = ServerProbe::make(*target);
   if (!probe) return probe.error();
   const auto timeout =
       std::chrono::milliseconds(static_cast<int64_t>(flags.target.ready_timeout_s * 1000.0));
   if (auto ready = probe->wait_ready(timeout); !ready) return ready.error();
+  // Only who listens can be found by the port.
+  const std::optional<int> pid =
+      flags.target.pid ? flags.target.pid : find_local_server(target->url);
+  if (pid) probe = ServerProbe::make(*target, pid);
+  if (!probe) return probe.error();
   Result<std::string> model = probe->choose_model(flags.target.model);
   if (!model) return model.error();
   target->model = *std::move(model);
