@@ -23,11 +23,14 @@ struct Interval {
 
 struct Percentile {
   double rank = 50.0;  // 0 to 100
+  // Infinite: beyond what was seen, since too many were still under way at the end.
   double value = 0.0;
-  std::optional<Interval> interval;
+  std::optional<Interval> interval;  // none: withheld, with fewer than three samples beyond it
 };
 
-// Of the samples of one metric.
+// Of the samples of one metric. Where requests were still under way at the end, their times count
+// as "at least this" (our own formulas): percentiles are Kaplan and Meier's, mean and std are
+// restricted to what was seen, and so lower bounds.
 struct Distribution {
   int64_t count = 0;
   double mean = 0.0;
@@ -73,7 +76,8 @@ struct PointSummary {
       num_cached_tokens;                     // of the completed
   std::optional<double> request_throughput;  // completed per second
   std::optional<Interval> request_throughput_interval;
-  std::optional<double> input_throughput, output_throughput, total_throughput;  // tokens per second
+  // Tokens per second: of the completed; our own count what came of unfinished ones as well.
+  std::optional<double> input_throughput, output_throughput, total_throughput;
   std::optional<Interval> output_throughput_interval;
   std::optional<double> request_goodput;         // per second, with goals
   std::optional<double> concurrency;             // mean: sum of e2e by the duration
@@ -82,11 +86,13 @@ struct PointSummary {
   std::optional<double> tokens_per_chunk;
   std::optional<double> prefix_hit_rate;  // 0 to 1, of prompt tokens
   std::optional<double> cost_per_million_tokens;
-  std::optional<Interval> steady;  // seconds: the window at full concurrency; confidence unused
+  // Seconds on the record's clock: the window at full concurrency (results/timeline.h); confidence
+  // unused.
+  std::optional<Interval> steady;
 
   std::array<std::optional<Distribution>, kNumMetrics> metrics;
   std::vector<std::pair<FailureKind, int64_t>> failures;  // how many of each kind
-  std::vector<std::string> error_examples;                // one of each kind
+  std::vector<std::string> error_examples;                // one of each kind, in their order
   Verdict verdict;
 
   const std::optional<Distribution>& operator[](Metric metric) const {

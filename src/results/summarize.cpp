@@ -51,7 +51,7 @@ class Summarizer {
     take_requests();
     find_window();
     add_totals();
-    if (options_.formulas == Formulas::kGrid) replace_by_grid_totals();
+    if (options_.formulas == Formulas::kGrid) grid_ = grid_totals(record_);
     add_metrics();
     add_rates();
     add_timeline();
@@ -69,6 +69,7 @@ class Summarizer {
 
   void count_outcomes() {
     std::map<FailureKind, int64_t> failures;
+    std::map<FailureKind, std::string> examples;
     int64_t num_failed = 0;
     int64_t num_unfinished = 0;
     for (const RequestRecord& request : record_.requests) {
@@ -77,11 +78,13 @@ class Summarizer {
       if (request.outcome != Outcome::kFailed) continue;
       ++num_failed;
       const FailureKind kind = request.failure.value_or(FailureKind::kMalformed);
-      if (++failures[kind] == 1) summary_.error_examples.push_back(request.error);
+      ++failures[kind];
+      examples.try_emplace(kind, request.error);
     }
     summary_.num_failed = num_failed;
     summary_.num_unfinished = num_unfinished;
     summary_.failures.assign(failures.begin(), failures.end());
+    for (const auto& [kind, error] : examples) summary_.error_examples.push_back(error);
   }
 
   void take_requests() {
@@ -156,12 +159,6 @@ class Summarizer {
     summary_.num_input_tokens = num_input;
     summary_.num_output_tokens = num_output;
     summary_.num_cached_tokens = num_cached;
-  }
-
-  void replace_by_grid_totals() {
-    const std::optional<GridTotals> totals = grid_totals(record_);
-    if (!totals) return;
-    grid_ = *totals;
   }
 
   void add_sample(Metric metric, size_t request, const std::optional<Measured>& time, Nanos at) {

@@ -20,8 +20,10 @@ struct SummaryOptions {
   bool steady_only = false;
 };
 
-// Figures of the measured phase, with the verdict. Deterministic. A record without one completed
-// request has a summary too: its verdict says so.
+// Figures of the measured phase, with the verdict, which is the same under all formulas.
+// Deterministic. A record without one completed request has a summary too: its verdict says so.
+// Goodput of our own formulas is by the schedule where the load is open (constant, gamma, trace),
+// else by the sending; a request without that figure meets that goal.
 PointSummary summarize(const PointRecord& record, const SummaryOptions& options = {});
 
 }  // namespace millrace::bench
