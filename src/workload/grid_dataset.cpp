@@ -83,9 +83,7 @@ class GridDataset : public Dataset {
 
  private:
   Result<CountedText> prompt(uint64_t key, int64_t num_tokens, int64_t num_shared) const {
-    const int64_t num_words = std::min<int64_t>(
-        num_tokens - num_shared, static_cast<int64_t>(writer_->words().num_digits()) + 1
-    );
+    const int64_t num_words = std::min(num_tokens - num_shared, writer_->num_telling_tokens());
     // At a text's start the first word stands without its space, which not every word can.
     Result<CountedText> own = writer_->write({{{key, num_words}}}, num_shared > 0);
     if (!own) return own.error();

@@ -105,14 +105,9 @@ void PromptWriter::append_words(const RandomRun& run, int64_t begin, std::string
   for (int64_t i = begin; i < run.num_tokens; ++i) text += words_.word(word_at(run, i));
 }
 
-std::string PromptWriter::spell(uint64_t key, int64_t num_words) const {
-  std::string text;
-  if (words_.is_empty()) return text;
-  const int64_t num_digits = static_cast<int64_t>(words_.num_digits());
-  for (int64_t i = 0; i < std::min(num_words, num_digits); ++i) {
-    text += words_.word(words_.digit(key, static_cast<size_t>(i)));
-  }
-  return text;
+int64_t PromptWriter::num_telling_tokens() const {
+  constexpr int64_t kOfIds = 12;  // 40 tokens to choose from are enough
+  return words_.is_empty() ? kOfIds : static_cast<int64_t>(words_.num_digits()) + 1;
 }
 
 // `num_words` of them in all: fewer than the runs say, or more of the last.

@@ -54,9 +54,8 @@ class PromptWriter {
   // ones of `key`. The count is the true one where none is found.
   Result<CountedText> fit(std::vector<TokenId> ids, int64_t num_tokens, uint64_t key) const;
 
-  // The words that begin a run with this key, each with a space before it; at most `num_words`.
-  // Empty where the pool is.
-  std::string spell(uint64_t key, int64_t num_words) const;
+  // How many tokens of a run tell it from those of all other keys.
+  int64_t num_telling_tokens() const;
 
   // As a request's prompt: the text, its count with what the server adds; or its ids.
   Result<PlannedRequest> plan(CountedText text, bool sends_token_ids) const;

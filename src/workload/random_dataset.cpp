@@ -162,8 +162,10 @@ class RandomIdsDataset : public DrawnDataset {
 
   // Counting up, two requests of a thousand start alike every few runs.
   Result<void> append_nonce(const Turn& turn, std::vector<TokenId>& ids) const {
-    Result<std::vector<TokenId>> nonce =
-        writer_->codec().encode(writer_->spell(turn.key, num_own_tokens(turn)));
+    const RandomRun run{turn.key, std::min(num_own_tokens(turn), writer_->num_telling_tokens())};
+    Result<CountedText> text = writer_->write({{run}}, !ids.empty() || !turn.is_first);
+    if (!text) return text.error();
+    Result<std::vector<TokenId>> nonce = writer_->codec().encode(text->text);
     if (!nonce) return nonce.error();
     ids.insert(ids.end(), nonce->begin(), nonce->end());
     return {};

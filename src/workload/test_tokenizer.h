@@ -78,11 +78,11 @@ inline std::shared_ptr<const TokenCodec> tiny_codec(bool adds_begin = false) {
   return make_local_codec(std::make_shared<const Tokenizer>(*std::move(made)));
 }
 
-// Of ../shared/data/tokenizers under `source_dir`; null where it is not there.
+// Of ../shared/data under `source_dir`; null where it is not there.
 inline std::shared_ptr<const TokenCodec> published_codec(
     const std::string& source_dir, const std::string& name
 ) {
-  const std::string path = source_dir + "/../shared/data/tokenizers/" + name + "/tokenizer.json";
+  const std::string path = source_dir + "/../shared/data/" + name + "/tokenizer.json";
   if (!std::filesystem::exists(path)) return nullptr;
   Result<Tokenizer> made = Tokenizer::from_file(path);
   EXPECT_TRUE(made) << made.error().message;

@@ -76,7 +76,12 @@ class EmulatedDataset : public Dataset {
     const bool adds_none = options_.sends_token_ids || !is_first;
     const int64_t num_tokens = writer_->without_added(length, adds_none);
     std::string text;
-    if (options_.nonce) text = writer_->spell(key, num_tokens) + " ";
+    if (options_.nonce) {
+      const RandomRun run{key, std::min(num_tokens, writer_->num_telling_tokens())};
+      Result<CountedText> telling = writer_->write({{run}}, !is_first);
+      if (!telling) return telling.error();
+      text = telling->text + " ";
+    }
     const size_t start = starts_[random_bits(key, kPlaceSalt) % starts_.size()];
     Result<std::vector<TokenId>> ids = tokens_from(text, start, static_cast<size_t>(num_tokens));
     if (!ids) return ids.error();
