@@ -27,7 +27,9 @@ struct Percentile {
   std::optional<Interval> interval;
 };
 
-// Of the samples of one metric.
+// Of the samples of one metric. One that was read from a file may say less: with a count of 0 only
+// the mean and the percentiles are known; a largest value below the mean was not said, nor then the
+// smallest and the sum.
 struct Distribution {
   int64_t count = 0;
   double mean = 0.0;
