@@ -42,6 +42,8 @@ std::optional<Range> implied_output_len(const PointSummary& row, const Precision
 
 // One row by itself.
 void audit_row(PointSummary& row, const Precision& precision);
+// The part of it that is about the load. REQUIRES: the row has figures.
+void audit_load(PointSummary& row, const Precision& precision);
 
 // Rows of one table, which are comparable: another load on the same server.
 void audit_table(std::span<ImportedRow* const> rows, const Precision& precision);

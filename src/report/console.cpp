@@ -103,7 +103,8 @@ std::string vllm_console(const PointSummary& row, const VllmOptions& options) {
   add_count(text, "Total input tokens:", row.num_input_tokens);
   add_count(text, "Total generated tokens:", row.num_output_tokens);
   add_figure(text, "Request throughput (req/s):", row.request_throughput);
-  if (row.plan.goals.any() || row.request_goodput) add_figure(text, "Request goodput (req/s):", row.request_goodput);
+  if (row.plan.goals.any() || row.request_goodput)
+    add_figure(text, "Request goodput (req/s):", row.request_goodput);
   add_figure(text, "Output token throughput (tok/s):", row.output_throughput);
   add_figure(text, "Peak output token throughput (tok/s):", row.peak_output_throughput);
   std::optional<double> peak;

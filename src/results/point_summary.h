@@ -30,7 +30,9 @@ struct Percentile {
 
 // Of the samples of one metric. Where requests were still under way at the end, their times count
 // as "at least this" (our own formulas): percentiles are Kaplan and Meier's, mean and std are
-// restricted to what was seen, and so lower bounds.
+// restricted to what was seen, and so lower bounds. One that was read from a file may say less:
+// with a count of 0 only the mean and the percentiles are known; a largest value below the mean was
+// not said, nor then the smallest and the sum.
 struct Distribution {
   int64_t count = 0;
   double mean = 0.0;
