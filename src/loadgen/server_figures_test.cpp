@@ -68,14 +68,14 @@ TEST(ServerFigures, OfSglangCountOneRankOnly) {
   };
   EXPECT_EQ(
       read(
-          R"(sglang:num_running_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 7.0
-sglang:num_running_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="1"} 7.0
-sglang:num_queue_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 1.0
-sglang:token_usage{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 0.28
-sglang:token_usage{engine_type="unified",model_name="m",pp_rank="0",tp_rank="1"} 0.99
-sglang:cache_hit_rate{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 0.9
-sglang:num_retracted_reqs{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 1.0
-sglang:num_retracted_requests_total{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 4.0
+          R"(sglang:num_running_reqs{engine_type="unified",model_name="m",tp_rank="0"} 7.0
+sglang:num_running_reqs{engine_type="unified",model_name="m",tp_rank="1"} 7.0
+sglang:num_queue_reqs{engine_type="unified",model_name="m",tp_rank="0"} 1.0
+sglang:token_usage{engine_type="unified",model_name="m",tp_rank="0"} 0.28
+sglang:token_usage{engine_type="unified",model_name="m",tp_rank="1"} 0.99
+sglang:cache_hit_rate{engine_type="unified",model_name="m",tp_rank="0"} 0.9
+sglang:num_retracted_reqs{engine_type="unified",model_name="m",tp_rank="0"} 1.0
+sglang:num_retracted_requests_total{engine_type="unified",model_name="m",tp_rank="0"} 4.0
 sglang:prompt_tokens_total{is_streaming="true",model_name="m"} 200.0
 sglang:prompt_tokens_total{is_streaming="false",model_name="m"} 100.0
 sglang:generation_tokens_total{model_name="m"} 50.0
