@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "report/figures.h"
-#include "report/html_text.h"
+#include "report/html/text.h"
 #include "report/plotly_rates.h"
 #include "report/report.h"
 #include "report/row_group.h"

@@ -10,7 +10,6 @@
 
 #include "base/rng.h"
 #include "results/point_record.h"
-#include "results/point_summary.h"
 
 namespace millrace::bench {
 
@@ -40,8 +39,7 @@ inline RequestRecord make_test_request(const TestLoad& load, int64_t index, doub
   request.first_chunk = request.first_text = request.first_token = test_nanos(now);
   for (int64_t token = 0; token < load.num_output_tokens; ++token) {
     if (token > 0) now += itl * (0.6 + 0.8 * rng.unit());
-    request.chunks.push_back({.at_ns = test_nanos(now).count() & 0x7fff'ffff'ffff, .num_tokens = 1}
-    );
+    request.chunks.push_back(Chunk::make(test_nanos(now), 1));
   }
   request.last_token = request.last_chunk = request.ended = test_nanos(now);
   request.num_prompt_tokens_planned = 1000;
@@ -101,70 +99,6 @@ inline PointRecord make_test_record(const TestLoad& load, uint64_t seed = 1) {
   }
   add_test_surroundings(record);
   return record;
-}
-
-// Percentiles by the next rank: near enough for what is drawn.
-inline Distribution make_test_distribution(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  Distribution out;
-  out.count = static_cast<int64_t>(samples.size());
-  for (const double sample : samples) out.sum += sample;
-  out.mean = out.sum / static_cast<double>(samples.size());
-  for (const double sample : samples) out.std += (sample - out.mean) * (sample - out.mean);
-  out.std = std::sqrt(out.std / static_cast<double>(samples.size()));
-  out.min = samples.front();
-  out.max = samples.back();
-  out.mean_interval = Interval{0.96 * out.mean, 1.05 * out.mean};
-  for (const double rank : {25.0, 50.0, 75.0, 90.0, 99.0}) {
-    const double value =
-        samples[static_cast<size_t>(rank / 100.0 * static_cast<double>(samples.size() - 1))];
-    out.percentiles.push_back({rank, value, Interval{0.95 * value, 1.08 * value}});
-  }
-  return out;
-}
-
-inline PointSummary make_test_summary(const PointRecord& record) {
-  std::vector<double> ttft, ttft_scheduled, itl, tpot, e2e, e2e_scheduled, queue;
-  const auto ms = [](Nanos time) {
-    return std::chrono::duration<double, std::milli>(time).count();
-  };
-  int64_t num_tokens = 0;
-  for (const RequestRecord& request : record.requests) {
-    if (request.outcome != Outcome::kCompleted) continue;
-    ttft.push_back(ms(*request.first_token - request.sent));
-    ttft_scheduled.push_back(ms(*request.first_token - request.scheduled));
-    e2e.push_back(ms(request.ended - request.sent));
-    e2e_scheduled.push_back(ms(request.ended - request.scheduled));
-    queue.push_back(ms(request.sent - request.scheduled));
-    tpot.push_back(ms(request.ended - *request.first_token) / 39.0);
-    for (size_t i = 1; i < request.chunks.size(); ++i) {
-      itl.push_back(ms(request.chunks[i].at() - request.chunks[i - 1].at()));
-    }
-    num_tokens += request.num_output_tokens;
-  }
-  PointSummary row;
-  row.plan = record.plan;
-  row.started_unix_ns = record.started_unix_ns;
-  const double duration = std::chrono::duration<double>(record.finished).count();
-  row.duration_s = duration;
-  row.num_completed = static_cast<int64_t>(ttft.size());
-  row.num_failed = static_cast<int64_t>(record.requests.size()) - *row.num_completed;
-  row.num_input_tokens = 1000 * *row.num_completed;
-  row.num_output_tokens = num_tokens;
-  row.request_throughput = static_cast<double>(ttft.size()) / duration;
-  row.output_throughput = static_cast<double>(num_tokens) / duration;
-  row.output_throughput_interval =
-      Interval{0.97 * *row.output_throughput, 1.02 * *row.output_throughput};
-  row.total_throughput = *row.output_throughput + 1000.0 * *row.request_throughput;
-  row.concurrency = *row.request_throughput * make_test_distribution(e2e).mean / 1000.0;
-  row[Metric::kTtft] = make_test_distribution(ttft);
-  row[Metric::kTtftScheduled] = make_test_distribution(ttft_scheduled);
-  row[Metric::kTpot] = make_test_distribution(tpot);
-  row[Metric::kItl] = make_test_distribution(itl);
-  row[Metric::kE2e] = make_test_distribution(e2e);
-  row[Metric::kE2eScheduled] = make_test_distribution(e2e_scheduled);
-  row[Metric::kQueueTime] = make_test_distribution(queue);
-  return row;
 }
 
 }  // namespace millrace::bench

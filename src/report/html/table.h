@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "report/html_rows.h"
+#include "report/html/rows.h"
 #include "results/point_summary.h"
 
 namespace millrace::bench {

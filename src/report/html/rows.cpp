@@ -1,4 +1,4 @@
-#include "report/html_rows.h"
+#include "report/html/rows.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "report/html_text.h"
+#include "report/html/text.h"
 
 namespace millrace::bench {
 namespace {

@@ -9,12 +9,12 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "report/html_data.h"
-#include "report/html_rows.h"
-#include "report/html_tables.h"
-#include "report/html_text.h"
-#include "report/page_files.h"
-#include "report/plotly_bundle.h"
+#include "report/html/data.h"
+#include "report/html/page_files.h"
+#include "report/html/plotly_bundle.h"
+#include "report/html/rows.h"
+#include "report/html/tables.h"
+#include "report/html/text.h"
 #include "report/report.h"
 
 namespace millrace::bench {
@@ -113,7 +113,8 @@ std::string chart_sections(const PageRows& page) {
   std::string html = section(
       "latency",
       "Latency against load",
-      "Bars are the intervals of confidence, where there are some.",
+      "Bars are the intervals of confidence, where there are some. A hollow mark is to be read "
+      "with care, a cross is invalid.",
       chart("latency-chart", "Latency against load", page_file("/latency_controls.html"))
   );
   html += section(

@@ -1,4 +1,4 @@
-#include "report/plotly_bundle.h"
+#include "report/html/plotly_bundle.h"
 
 #include <cstddef>
 

@@ -1,4 +1,4 @@
-#include "report/html_curves.h"
+#include "report/html/curves.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,9 +23,7 @@ RequestRecord request_of(double ttft_s, double e2e_s, Outcome outcome = Outcome:
 }
 
 void add_chunk(RequestRecord& request, int64_t at_ms, uint16_t num_tokens) {
-  request.chunks.push_back(
-      {.at_ns = (at_ms * 1'000'000) & 0x7fff'ffff'ffff, .num_tokens = num_tokens}
-  );
+  request.chunks.push_back(Chunk::make(std::chrono::milliseconds(at_ms), num_tokens));
 }
 
 TEST(HtmlCurves, IsTheDistributionOfWhatWasMeasured) {
@@ -34,7 +32,7 @@ TEST(HtmlCurves, IsTheDistributionOfWhatWasMeasured) {
   record.requests.push_back(request_of(9.0, 9.0));
   record.requests.back().phase = Phase::kWarmup;
   record.requests.push_back(request_of(9.0, 9.0, Outcome::kFailed));
-  const Curve curve = ttft_curve(record);
+  const Curve curve = make_curves(record).ttft;
   EXPECT_EQ(curve.num_samples, 4);
   EXPECT_EQ(curve.num_censored, 0);
   EXPECT_THAT(curve.x, ElementsAre(100.0, 200.0, 300.0));
@@ -52,7 +50,7 @@ TEST(HtmlCurves, RequestsThatWereCutOffCountAsLonger) {
       request_of(0.1, 2.0, Outcome::kUnfinished),
       request_of(0.1, 3.0),
       request_of(0.1, 4.0, Outcome::kUnfinished)};
-  const Curve curve = e2e_curve(record);
+  const Curve curve = make_curves(record).e2e;
   EXPECT_EQ(curve.num_samples, 2);
   EXPECT_EQ(curve.num_censored, 2);
   EXPECT_THAT(curve.x, ElementsAre(1000.0, 3000.0));
@@ -64,18 +62,20 @@ TEST(HtmlCurves, RequestsThatWereCutOffCountAsLonger) {
 TEST(HtmlCurves, AGapIsSharedByTheTokensOfItsChunk) {
   PointRecord record;
   RequestRecord request = request_of(0.01, 0.05);
+  request.num_output_tokens = 5;
   add_chunk(request, 5, 0);  // a role alone
   add_chunk(request, 10, 1);
   add_chunk(request, 20, 1);
   add_chunk(request, 50, 3);
   record.requests = {request};
-  const Curve tokens = itl_curve(record);
+  const Curve tokens = make_curves(record).itl;
   EXPECT_EQ(tokens.num_samples, 4);
   EXPECT_THAT(tokens.x, ElementsAre(10.0));
   for (Chunk& chunk : record.requests[0].chunks) chunk.num_tokens = 0;
-  const Curve chunks = itl_curve(record);
-  EXPECT_EQ(chunks.num_samples, 3);
-  EXPECT_THAT(chunks.x, ElementsAre(5.0, 10.0, 30.0));
+  record.requests[0].output_source = TokenSource::kUsage;
+  const Curve chunks = make_curves(record).itl;
+  EXPECT_EQ(chunks.num_samples, 2);
+  EXPECT_EQ(chunks.x.size(), 2u);
 }
 
 TEST(HtmlCurves, AreThinnedOutButKeepEndsOrderAndShape) {
@@ -87,7 +87,7 @@ TEST(HtmlCurves, AreThinnedOutButKeepEndsOrderAndShape) {
     record.requests.push_back(request_of(samples.back(), 100.0));
   }
   std::sort(samples.begin(), samples.end());
-  const Curve curve = ttft_curve(record);
+  const Curve curve = make_curves(record).ttft;
   EXPECT_EQ(curve.num_samples, 20'000);
   EXPECT_LE(curve.x.size(), kCurvePointsMax);
   EXPECT_GT(curve.x.size(), kCurvePointsMax / 2);
@@ -144,7 +144,7 @@ TEST(HtmlTimeline, OfNothingIsEmpty) {
   const Timeline timeline = make_timeline({});
   EXPECT_TRUE(timeline.requests.empty());
   EXPECT_TRUE(timeline.num_in_flight.empty());
-  EXPECT_TRUE(ttft_curve({}).x.empty());
+  EXPECT_TRUE(make_curves({}).ttft.x.empty());
 }
 
 }  // namespace

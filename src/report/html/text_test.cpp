@@ -1,4 +1,4 @@
-#include "report/html_text.h"
+#include "report/html/text.h"
 
 #include <gtest/gtest.h>
 

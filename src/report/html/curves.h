@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "results/point_record.h"
+#include "results/point_summary.h"
 
 namespace millrace::bench {
 
@@ -24,15 +25,14 @@ struct Curve {
   int64_t num_censored = 0;  // requests cut off before they had such a time
 };
 
-// Of measured requests that did not fail; from the sending. Requests that were cut off count as
-// longer than they were watched: the estimate of Kaplan and Meier (1958), which is the plain
-// distribution where none was.
-Curve ttft_curve(const PointRecord& record);
-Curve e2e_curve(const PointRecord& record);
-// Gaps between tokens, the first left out: a chunk of n tokens has n of a nth of its gap each.
-// Where the server does not say how many tokens a chunk brings, gaps between chunks. Of every so
+struct Curves {
+  Curve ttft, itl, e2e;
+};
+
+// Of the samples that a summary by the same formulas has. By our own, requests that were cut off
+// count as longer than they were watched (Kaplan and Meier 1958). Gaps are those of every so
 // many-th request where there are more than kItlChunksMax chunks.
-Curve itl_curve(const PointRecord& record);
+Curves make_curves(const PointRecord& record, Formulas formulas = Formulas::kMillrace);
 
 // Seconds since the first dispatch.
 struct TimelineRequest {

@@ -1,11 +1,13 @@
-#include "report/html_curves.h"
+#include "report/html/curves.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <span>
 
-#include "base/check.h"
+#include "results/formulas.h"
+#include "results/statistics.h"
+#include "results/timeline.h"
 
 namespace millrace::bench {
 namespace {
@@ -13,26 +15,10 @@ namespace {
 // Points of the tail, beyond the 99th percentile, where figures of interest lie closest.
 constexpr size_t kTailPoints = 100;
 
-double to_ms(Nanos time) {
-  return std::chrono::duration<double, std::milli>(time).count();
-}
-
-bool is_shown(const RequestRecord& request) {
-  return request.phase == Phase::kMeasured && request.outcome != Outcome::kFailed;
-}
-
 // When the first token came, as far as is known.
 std::optional<Nanos> first_token(const RequestRecord& request) {
-  if (request.first_token) return request.first_token;
-  if (request.first_text) return request.first_text;
-  return request.outcome == Outcome::kCompleted ? request.first_chunk : std::nullopt;
+  return request.first_token ? request.first_token : request.first_text;
 }
-
-struct Sample {
-  double value = 0.0;
-  double weight = 1.0;
-  bool is_censored = false;  // it would have been longer
-};
 
 // `count` places from `begin` to `end` - 1, evenly, with both ends; all where there are fewer.
 void pick(size_t begin, size_t end, size_t count, std::vector<size_t>& places) {
@@ -57,53 +43,35 @@ void thin_out(Curve& curve) {
   curve = std::move(thin);
 }
 
-// The estimate of Kaplan and Meier: what is censored at a time was still there at that time.
 Curve make_curve(std::vector<Sample> samples) {
-  std::sort(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) {
-    return a.value != b.value ? a.value < b.value : a.is_censored < b.is_censored;
-  });
+  sort_samples(samples);
   Curve curve;
-  double at_risk = 0.0;
-  for (const Sample& sample : samples) at_risk += sample.weight;
-  double share_above = 1.0;
-  double num_samples = 0.0;
-  for (size_t i = 0; i < samples.size();) {
-    double num_ended = 0.0;
-    double num_gone = 0.0;
-    const double value = samples[i].value;
-    for (; i < samples.size() && samples[i].value == value; ++i) {
-      num_gone += samples[i].weight;
-      if (samples[i].is_censored) {
-        ++curve.num_censored;
-      } else {
-        num_ended += samples[i].weight;
-      }
+  for (const Sample& sample : samples) {
+    if (sample.is_censored) {
+      ++curve.num_censored;
+    } else {
+      curve.num_samples += std::llround(sample.weight);
     }
-    if (num_ended > 0.0) {
-      share_above *= 1.0 - num_ended / at_risk;
-      num_samples += num_ended;
-      curve.x.push_back(value);
-      curve.y.push_back(std::clamp(1.0 - share_above, 0.0, 1.0));
-    }
-    at_risk -= num_gone;
   }
-  curve.num_samples = static_cast<int64_t>(num_samples);
+  double share = 0.0;
+  for (const Survival::Step& step : survival(samples).steps) {
+    share = std::min(1.0, share + step.share);
+    if (!curve.x.empty() && curve.x.back() == step.value) {
+      curve.y.back() = share;
+    } else {
+      curve.x.push_back(step.value);
+      curve.y.push_back(share);
+    }
+  }
   thin_out(curve);
   return curve;
 }
 
-void add_gaps(const RequestRecord& request, std::vector<Sample>& samples) {
-  const bool has_shares =
-      std::any_of(request.chunks.begin(), request.chunks.end(), [](const Chunk& chunk) {
-        return chunk.num_tokens > 0;
-      });
-  std::optional<Nanos> before;
-  for (const Chunk& chunk : request.chunks) {
-    if (has_shares && chunk.num_tokens == 0) continue;
-    const double num_tokens = has_shares ? static_cast<double>(chunk.num_tokens) : 1.0;
-    if (before) samples.push_back({to_ms(chunk.at() - *before) / num_tokens, num_tokens});
-    before = chunk.at();
-  }
+void add_sample(const std::optional<Measured>& measured, std::vector<Sample>& samples) {
+  if (!measured) return;
+  samples.push_back(
+      {.value = measured->ms, .weight = measured->weight, .is_censored = measured->is_censored}
+  );
 }
 
 double seconds_since(Nanos origin, Nanos time) {
@@ -141,20 +109,12 @@ double bucket_seconds(double duration_s) {
   }
 }
 
-// Where chunks' shares are unknown, each has an equal one.
-void add_tokens(const RequestRecord& request, Nanos origin, Timeline& timeline) {
-  double num_known = 0.0;
-  for (const Chunk& chunk : request.chunks) num_known += static_cast<double>(chunk.num_tokens);
-  const double share = num_known > 0.0 || request.chunks.empty()
-                           ? 0.0
-                           : static_cast<double>(request.num_output_tokens) /
-                                 static_cast<double>(request.chunks.size());
-  for (const Chunk& chunk : request.chunks) {
-    const double at_s = std::max(0.0, seconds_since(origin, chunk.at()));
+void add_tokens(std::span<const TokenEvent> events, Nanos origin, Timeline& timeline) {
+  for (const TokenEvent& event : events) {
+    const double at_s = std::max(0.0, seconds_since(origin, event.at));
     const size_t bucket = static_cast<size_t>(at_s / timeline.bucket_s);
     if (bucket >= timeline.output_throughput.size()) continue;
-    const double num_tokens = num_known > 0.0 ? static_cast<double>(chunk.num_tokens) : share;
-    timeline.output_throughput[bucket] += num_tokens / timeline.bucket_s;
+    timeline.output_throughput[bucket] += event.num_tokens / timeline.bucket_s;
   }
 }
 
@@ -180,39 +140,27 @@ void add_in_flight(
 
 }  // namespace
 
-Curve ttft_curve(const PointRecord& record) {
-  std::vector<Sample> samples;
-  for (const RequestRecord& request : record.requests) {
-    if (!is_shown(request)) continue;
-    const auto first = first_token(request);
-    if (!first && request.outcome == Outcome::kCompleted) continue;  // without a token
-    samples.push_back(
-        {.value = to_ms(first.value_or(request.ended) - request.sent), .is_censored = !first}
-    );
-  }
-  return make_curve(std::move(samples));
-}
-
-Curve e2e_curve(const PointRecord& record) {
-  std::vector<Sample> samples;
-  for (const RequestRecord& request : record.requests) {
-    if (!is_shown(request)) continue;
-    const bool is_censored = request.outcome == Outcome::kUnfinished;
-    const Nanos end = is_censored ? request.ended : request.last_token.value_or(request.ended);
-    samples.push_back({.value = to_ms(end - request.sent), .is_censored = is_censored});
-  }
-  return make_curve(std::move(samples));
-}
-
-Curve itl_curve(const PointRecord& record) {
+Curves make_curves(const PointRecord& record, Formulas formulas) {
   size_t num_chunks = 0;
   for (const RequestRecord& request : record.requests) num_chunks += request.chunks.size();
   const size_t stride = 1 + num_chunks / kItlChunksMax;
-  std::vector<Sample> samples;
-  for (size_t i = 0; i < record.requests.size(); i += stride) {
-    if (is_shown(record.requests[i])) add_gaps(record.requests[i], samples);
+  std::vector<Sample> ttft, itl, e2e;
+  for (size_t i = 0; i < record.requests.size(); ++i) {
+    const RequestRecord& request = record.requests[i];
+    const bool counts =
+        request.outcome == Outcome::kCompleted ||
+        (request.outcome == Outcome::kUnfinished && formulas == Formulas::kMillrace);
+    if (request.phase != Phase::kMeasured || !counts) continue;
+    const RequestFigures figures = request_figures(formulas, record.plan, request);
+    add_sample(figures.ttft, ttft);
+    add_sample(figures.e2e, e2e);
+    if (i % stride != 0) continue;
+    for (const Gap& gap : figures.itl) itl.push_back({.value = gap.ms, .weight = gap.weight});
   }
-  return make_curve(std::move(samples));
+  return {
+      .ttft = make_curve(std::move(ttft)),
+      .itl = make_curve(std::move(itl)),
+      .e2e = make_curve(std::move(e2e))};
 }
 
 Timeline make_timeline(const PointRecord& record) {
@@ -239,7 +187,10 @@ Timeline make_timeline(const PointRecord& record) {
   });
   timeline.output_throughput.resize(has_chunks ? num_buckets : 0);
   timeline.num_in_flight.resize(num_buckets);
-  for (const RequestRecord* request : requests) add_tokens(*request, origin, timeline);
+  for (const RequestRecord* request : requests) {
+    const std::vector<Chunk> chunks = content_chunks(*request, first_token(*request));
+    add_tokens(token_events(*request, chunks), origin, timeline);
+  }
   add_in_flight(requests, origin, timeline);
 
   std::vector<size_t> places;

@@ -1,4 +1,4 @@
-#include "report/html_tables.h"
+#include "report/html/tables.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "report/html_table.h"
-#include "report/html_text.h"
+#include "report/html/table.h"
+#include "report/html/text.h"
 
 namespace millrace::bench {
 namespace {

@@ -1,11 +1,11 @@
-#include "report/html_data.h"
+#include "report/html/data.h"
 
 #include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "report/html_curves.h"
+#include "report/html/curves.h"
 
 namespace millrace::bench {
 namespace {
@@ -165,10 +165,9 @@ json::object row_data(const PageRows& page, const PageRow& row) {
   }
   out["metrics"] = std::move(metrics);
   if (row.record != nullptr) {
+    const Curves curves = make_curves(*row.record, summary.formulas);
     out["curves"] = {
-        {"ttft", curve(ttft_curve(*row.record))},
-        {"itl", curve(itl_curve(*row.record))},
-        {"e2e", curve(e2e_curve(*row.record))}};
+        {"ttft", curve(curves.ttft)}, {"itl", curve(curves.itl)}, {"e2e", curve(curves.e2e)}};
     out["timeline"] = timeline(*row.record);
   }
   return out;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "report/html_rows.h"
+#include "report/html/rows.h"
 
 namespace millrace::bench {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "report/html_rows.h"
+#include "report/html/rows.h"
 
 namespace millrace::bench {
 

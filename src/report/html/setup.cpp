@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "report/html_tables.h"
-#include "report/html_text.h"
+#include "report/html/tables.h"
+#include "report/html/text.h"
 
 namespace millrace::bench {
 namespace {
