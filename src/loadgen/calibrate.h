@@ -24,8 +24,8 @@ struct CalibrationLoad {
   int32_t num_threads = 1;
 };
 
-// The load that comes nearest to what a point was, but short: what of it was measured decides the
-// mock's times. Nothing completed: none.
+// A load like a point's, but short, on a mock twice as fast as what was measured: a client that is
+// not the limit then reaches more than it measured. Nothing completed: none.
 std::optional<CalibrationLoad> calibration_load_of(const PointRecord& record, Protocol protocol);
 
 // Runs a mock server in this process and loads it. The figures are by how much measured times
