@@ -40,6 +40,8 @@ Result<MeasuredServer> MeasuredServer::connect(
   std::string name = framework.empty() ? flags.target.framework : framework;
   if (name.empty()) name = flags.target.backend;
   std::string version = flags.output.version.empty() ? probe->version() : flags.output.version;
+  // "millrace 0.1.0": the name stands beside it.
+  if (version.starts_with(name + " ")) version.erase(0, name.size() + 1);
   return MeasuredServer{
       .target = *std::move(target),
       .probe = *std::move(probe),
