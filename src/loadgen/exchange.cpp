@@ -34,6 +34,20 @@ std::string unescaped(std::string_view raw) {
   return one_line(text);
 }
 
+RequestRecord record_of(const SessionRun& run) {
+  return {
+      .index = run.first_index + run.turn,
+      .phase = run.phase,
+      .slot = run.slot.value_or(0),
+      .session = run.session,
+      .turn = run.turn,
+      .scheduled = run.scheduled,
+      .admitted = run.admitted,
+      .num_prompt_tokens_planned = run.request().num_prompt_tokens,
+      .num_output_tokens_planned = run.request().num_output_tokens,
+  };
+}
+
 }  // namespace
 
 std::string server_message(std::string_view body) {
@@ -52,20 +66,15 @@ std::string server_message(std::string_view body) {
   return one_line(body);
 }
 
+RequestRecord unsent_record(const SessionRun& run, Nanos now) {
+  RequestRecord record = record_of(run);
+  record.admitted = record.sent = record.ended = now;
+  return record;
+}
+
 void Exchange::start(std::unique_ptr<SessionRun> run) {
   run_ = std::move(run);
-  const PlannedRequest& request = run_->request();
-  record_ = {
-      .index = run_->first_index + run_->turn,
-      .phase = run_->phase,
-      .slot = run_->slot.value_or(0),
-      .session = run_->session,
-      .turn = run_->turn,
-      .scheduled = run_->scheduled,
-      .admitted = run_->admitted,
-      .num_prompt_tokens_planned = request.num_prompt_tokens,
-      .num_output_tokens_planned = request.num_output_tokens,
-  };
+  record_ = record_of(*run_);
   framing_.reset();
   events_.reset();
   body_.clear();
@@ -205,12 +214,12 @@ void Exchange::end_of_connection(Nanos now, std::string_view why, EventReader& r
   } else if (has_done_) {
     settle(now);
   } else {
-    fail(FailureKind::kClosed, std::string(why), now);
+    fail(FailureKind::kClosed, why, now);
   }
   is_usable_ = false;
 }
 
-void Exchange::fail(FailureKind kind, std::string error, Nanos now) {
+void Exchange::fail(FailureKind kind, std::string_view error, Nanos now) {
   if (has_ended_) return;
   has_ended_ = true;
   // The rest of an answer that was not read to its end is in the way; a whole one is not.
@@ -219,7 +228,7 @@ void Exchange::fail(FailureKind kind, std::string error, Nanos now) {
   log_.finish();
   record_.outcome = Outcome::kFailed;
   record_.failure = kind;
-  record_.error = std::move(error);
+  record_.error = one_line(error);  // it may quote anything that a server sent
   record_.ended = now;
 }
 

@@ -36,7 +36,7 @@ class Exchange {
   // The connection has ended.
   void end_of_connection(Nanos now, std::string_view why, EventReader& reader);
   // What else may end it. Without effect once it has.
-  void fail(FailureKind kind, std::string error, Nanos now);
+  void fail(FailureKind kind, std::string_view error, Nanos now);
   void cut(Nanos now);
 
   // Whether bytes of the answer have come; if not, another connection may still be tried.
@@ -74,6 +74,9 @@ class Exchange {
   bool is_usable_ = false;
   int64_t num_new_tokens_ = 0;
 };
+
+// Of a request that was scheduled and never had its turn: censored, not forgotten.
+RequestRecord unsent_record(const SessionRun& run, Nanos now);
 
 // One line of what a server said about a failure: the message of its JSON, or the start of its
 // body.

@@ -237,6 +237,7 @@ Result<void> LoadRun::start_threads() {
            .keeps_texts = options_.keeps_texts},
       .connect_timeout = target_.connect_timeout,
       .request_timeout = target_.request_timeout,
+      .records_unsent = options_.load.kind != LoadKind::kBurst,
       .samples_live = static_cast<bool>(options_.on_progress),
   };
   for (int32_t i = 0; i < options_.num_threads; ++i) {
@@ -272,7 +273,10 @@ void LoadRun::open_connections(const std::stop_token& stop) {
         num / num_threads + (i < num % num_threads ? 1 : 0)
     );
   }
-  control_.wait_done(stop, Clock::now() + target_.connect_timeout * 2, true);
+  const TimePoint end = Clock::now() + 2 * target_.connect_timeout;
+  if (control_.wait_done(stop, end, true)) return;
+  for (const auto& thread : threads_) thread->stop_opening();
+  control_.wait_done({}, std::nullopt, false);
 }
 
 void LoadRun::warm_up(const std::stop_token& stop) {
@@ -317,7 +321,8 @@ Result<void> LoadRun::measure(const std::stop_token& stop) {
   });
   const std::vector<double> cpu_before = cpu_seconds();
   const double build_before = feed_->cpu_seconds();
-  if (!control_.reason() && !stop.stop_requested()) {
+  if (stop.stop_requested()) control_.end(StopReason::kInterrupted);
+  if (!control_.reason()) {
     begin(zero_);
     if (Result<void> started = monitor.start(); !started) return started;
     wait_end(stop);
@@ -352,7 +357,8 @@ void LoadRun::begin(TimePoint zero) {
 void LoadRun::wait_end(const std::stop_token& stop) {
   const std::optional<TimePoint> end = control_.end_time();
   if (control_.wait_done(stop, end, true)) {
-    const bool is_cut_short = end && Clock::now() >= *end && !feed_->is_exhausted();
+    const bool is_cut_short =
+        control_.has_left_out() || (end && Clock::now() >= *end && !feed_->is_exhausted());
     if (is_cut_short) control_.end(StopReason::kMaxSeconds);
     return;
   }
@@ -373,12 +379,7 @@ void LoadRun::wait_end(const std::stop_token& stop) {
 void LoadRun::take_unsent(Nanos now) {
   for (const std::unique_ptr<SessionRun>& run : control_.take_waiting()) {
     control_.release_hold();
-    if (options_.load.kind == LoadKind::kBurst) continue;
-    Exchange exchange({});
-    exchange.start(std::make_unique<SessionRun>(*run));
-    exchange.record().admitted = now;
-    exchange.cut(now);
-    unsent_.push_back(std::move(exchange.record()));
+    if (options_.load.kind != LoadKind::kBurst) unsent_.push_back(unsent_record(*run, now));
   }
 }
 

@@ -58,6 +58,10 @@ class LoadControl {
     }
   }
 
+  // Something of the plan is due after the end time, and is not sent.
+  void note_left_out() { has_left_out_.store(true, std::memory_order_relaxed); }
+  bool has_left_out() const { return has_left_out_.load(std::memory_order_relaxed); }
+
   // Nothing new is sent from here on; the first reason counts.
   void end(StopReason reason);
   std::optional<StopReason> reason() const;
@@ -70,6 +74,7 @@ class LoadControl {
   const int64_t max_errors_;
   std::optional<TimePoint> end_time_;
   std::atomic<bool> is_draining_ = false;
+  std::atomic<bool> has_left_out_ = false;
   std::atomic<int64_t> num_holds_ = 0;
   std::atomic<int64_t> num_errors_ = 0;
   std::atomic<int64_t> num_refused_ = 0;  // connections in a row, since any sign of life

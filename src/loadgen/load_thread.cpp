@@ -79,7 +79,16 @@ void LoadThread::take_records(std::vector<RequestRecord>& out) {
 void LoadThread::open_connections(int64_t num) {
   post([this, num] {
     num_to_open_ = num;
+    holds_for_opening_ = true;
     open_ahead();
+  });
+}
+
+void LoadThread::stop_opening() {
+  post([this] {
+    if (!std::exchange(holds_for_opening_, false)) return;
+    const auto num = static_cast<int64_t>(opening_.size()) + std::exchange(num_to_open_, 0);
+    for (int64_t i = 0; i < num; ++i) shared_.control.release_hold();
   });
 }
 
@@ -106,6 +115,7 @@ void LoadThread::drain() {
   post([this] {
     if (is_pulling_) {
       is_pulling_ = false;
+      if (next_arrival_ != nullptr) record_unsent(*next_arrival_);
       next_arrival_.reset();
       shared_.control.release_hold();
     }
@@ -155,7 +165,7 @@ void LoadThread::pull_arrival() {
   const bool is_late = taken.run != nullptr && end && zero_ + taken.run->due >= *end;
   if (taken.is_exhausted || is_late) {
     is_pulling_ = false;
-    if (is_late) shared_.control.end(StopReason::kMaxSeconds);
+    if (is_late) shared_.control.note_left_out();
     return shared_.control.release_hold();
   }
   if (taken.run == nullptr) return set_alarm(Clock::now() + kFeedRetry, {.pulls_arrival = true});
@@ -189,9 +199,19 @@ void LoadThread::arrive(std::unique_ptr<SessionRun> run) {
   }
 }
 
+// Whose time came, and the end with it.
 void LoadThread::drop(std::unique_ptr<SessionRun> run) {
-  run.reset();
+  if (!is_closed_loop_) record_unsent(*run);
   shared_.control.release_hold();
+}
+
+void LoadThread::record_unsent(const SessionRun& run) {
+  const Nanos now = since_zero(Clock::now());
+  SessionRun due_run = run;
+  if (run.turn == 0) due_run.scheduled = run.due;
+  if (!shared_.records_unsent || due_run.scheduled > now) return;
+  const std::lock_guard lock(outbox_mutex_);
+  outbox_.push_back(unsent_record(due_run, now));
 }
 
 // REQUIRES: it is admitted.

@@ -33,6 +33,8 @@ struct LoadShared {
   ExchangeOptions exchange;
   std::chrono::milliseconds connect_timeout{0};
   std::chrono::milliseconds request_timeout{0};
+  // Whether a request that was due and never sent has a record.
+  bool records_unsent = true;
   bool samples_live = false;
 };
 
@@ -64,6 +66,8 @@ class LoadThread final : private ConnectionOwner {
   // Phases, from any thread; each releases the holds it was begun with as it is done.
   // One hold for each connection.
   void open_connections(int64_t num);
+  // No more of it: its holds are released.
+  void stop_opening();
   // Closed loop: one hold for each slot. Times are from `zero`.
   void begin_slots(RequestFeed& feed, TimePoint zero, std::vector<SlotStart> slots);
   // Open loop: one hold, and one for each session under way.
@@ -109,6 +113,7 @@ class LoadThread final : private ConnectionOwner {
   bool word_next_turn(SessionRun& run, std::string_view answer) const;
   void end_session(const SessionRun& run, const RequestRecord& record);
   void drop(std::unique_ptr<SessionRun> run);
+  void record_unsent(const SessionRun& run);
 
   void open_one(std::shared_ptr<LoadConnection> connection);
   void open_ahead();
@@ -147,6 +152,7 @@ class LoadThread final : private ConnectionOwner {
   ConnectionList idle_;     // the last used first
   ConnectionList busy_;     // in the order of their deadlines
   int64_t num_to_open_ = 0;
+  bool holds_for_opening_ = false;  // each connection that is opened ahead has a hold
   bool is_settling_ = false;
 
   std::mutex outbox_mutex_;

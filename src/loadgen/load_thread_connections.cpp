@@ -60,7 +60,7 @@ void LoadThread::on_open(LoadConnection& connection) {
     connection.send(connection.exchange.request_bytes());
   } else {
     move_to(connection, idle_);
-    shared_.control.release_hold();
+    if (holds_for_opening_) shared_.control.release_hold();
     open_ahead();
   }
   settle();
@@ -94,7 +94,7 @@ void LoadThread::on_closed(LoadConnection& connection, const ConnectionFailure& 
   if (!exchange.is_active()) {
     const bool was_ahead = connection.list == &opening_;
     remove(connection);
-    if (!was_ahead) return;
+    if (!was_ahead || !holds_for_opening_) return;
     // The requests will say why; there is no use in more of it now.
     for (int64_t i = std::exchange(num_to_open_, 0); i >= 0; --i) shared_.control.release_hold();
     return;

@@ -1,12 +1,11 @@
 #include "loadgen/sse_scan.h"
 
+#include <utility>
+
 namespace millrace::bench {
 
 std::optional<std::string_view> SseScan::next(std::string_view& bytes) {
-  if (is_given_) {
-    is_given_ = false;
-    kind_ = Data::kNone;
-  }
+  if (std::exchange(is_given_, false)) kind_ = Data::kNone;
   while (!is_overlong_) {
     const size_t newline = bytes.find('\n');
     if (newline == bytes.npos) break;
@@ -30,11 +29,12 @@ std::optional<std::string_view> SseScan::next(std::string_view& bytes) {
 }
 
 std::optional<std::string_view> SseScan::finish() {
-  if (is_given_) kind_ = Data::kNone;
+  if (std::exchange(is_given_, false)) kind_ = Data::kNone;
   if (!line_.empty()) {
     std::string_view line = line_;
     if (line.ends_with('\r')) line.remove_suffix(1);
     take_line(line, false);
+    line_.clear();
   }
   if (kind_ == Data::kNone || is_overlong_) return std::nullopt;
   is_given_ = true;
