@@ -75,27 +75,27 @@ wants page && rm -f "$records"
 bench() { say "millrace bench $*"; "$millrace" bench "$@" --records "$records"; }
 common=(--tokenizer "$model")
 
-# B/I/H/O: 1,4,8 by 32/0/1024 and so on; lengths here a sixteenth.
+# B/I/H/O: 1,4,8 by 32/0/1024, 512/0/512, 1024/0/32, 1024/512/32, 1024/1024/32; here an eighth and less.
 if wants grid; then
-  batches=1,4,8 lengths=32/0/64,64/0/32,128/0/8,128/64/8,128/128/8
+  batches=1,2,4 lengths=16/0/32,64/0/16,128/0/4,128/64/4,128/128/4
   [ -n "$quick" ] && batches=1,2 lengths=16/0/4,16/16/4
   bench grid --in-process "$model" --framework millrace --b "$batches" --iho "$lengths" ${quick:+--n 4} -o "$output/grid.md"
 fi
 
-# guidellm 0.1: prompt_tokens=512,generated_tokens=128, 11 rows of two minutes; here an eighth of both.
+# guidellm 0.1: prompt_tokens=512,generated_tokens=128, 11 rows of two minutes; here an eighth of the lengths.
 if wants sweep; then
   start_server sweep
-  size=11 seconds=20 data=prompt_tokens=64,generated_tokens=16
+  size=7 seconds=10 data=prompt_tokens=64,generated_tokens=16
   [ -n "$quick" ] && size=3 seconds=2 data=prompt_tokens=16,generated_tokens=4
   bench sweep --base-url "$url" "${common[@]}" --framework millrace --data "$data" --sweep-size "$size" \
     --max-seconds "$seconds" --max-concurrency 64 -o "$output/sweep.md"
   stop_servers
 fi
 
-# ISL:OSL 3000:150, 1000:1000, 500:1000, 2500:100 by 1 to 128; here a twentieth of the lengths, to 16.
+# ISL:OSL 3000:150, 1000:1000, 500:1000, 2500:100 by 1 to 128; here a twentieth of the lengths, to 8.
 if wants concurrency; then
   start_server concurrency
-  lengths=150:8,50:50,25:50,125:5 concurrency=1,2,4,8,16 waves=10
+  lengths=150:8,50:50,25:50,125:5 concurrency=1,2,4,8 waves=6
   [ -n "$quick" ] && lengths=16:4 concurrency=1,2 waves=2
   bench concurrency --base-url "$url" "${common[@]}" --framework millrace --isl-osl "$lengths" --max-concurrency "$concurrency" \
     --prompts-per-concurrency "$waves" -o "$output/concurrency.md"
@@ -107,7 +107,7 @@ fi
 if wants rate; then
   start_server rate; first=$url
   start_server alone --max-num-seqs 1; second=$url
-  rates=1,2,4,6,8,inf seconds=30 burst=100 input=64 output_len=16
+  rates=1,2,4,inf seconds=15 burst=40 input=64 output_len=16
   [ -n "$quick" ] && rates=4,inf seconds=1 burst=4 input=16 output_len=4
   bench rate --framework millrace="$first" --framework one-at-a-time="$second" "${common[@]}" --request-rate "$rates" \
     --seconds-per-rate "$seconds" --inf-prompts "$burst" --isl "$input" --osl "$output_len" -o "$output/rate.md" --jsonl "$output/rate.jsonl"
@@ -117,7 +117,7 @@ fi
 # SGLang's client: random 1024/1024 (which means 1 to 1024), 1000 prompts, 512 at once; here 64/64, 100, 16.
 if wants dataset; then
   start_server dataset
-  number=100 at_once=16 lengths=64
+  number=60 at_once=8 lengths=64
   [ -n "$quick" ] && number=4 at_once=2 lengths=8
   rm -f "$output/dataset.jsonl"
   bench serve --backend vllm --base-url "$url" "${common[@]}" --framework millrace --report-style sglang --dataset-name random \
