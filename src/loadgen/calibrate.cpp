@@ -83,7 +83,8 @@ Calibration figures_of(const LoadResult& result, const CalibrationLoad& load) {
   };
 }
 
-// Half of what was measured: a closed loop then turns twice as fast, unless the client is its limit.
+// Half of what was measured: a closed loop then turns twice as fast, unless the client is its
+// limit.
 Nanos mock_time(double measured_ns, double least_ns, double most_ns) {
   return Nanos(static_cast<int64_t>(std::clamp(measured_ns / 2.0, least_ns, most_ns)));
 }

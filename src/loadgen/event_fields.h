@@ -59,10 +59,6 @@ struct Hole {
 // order; the choice of strings that are holes is by place: texts and ids.
 Result<EventFields> read_event(std::string_view json, std::vector<Hole>* holes = nullptr);
 
-// Appends the text that the inside of a JSON string stands for, valid UTF-8 in any case.
-// REQUIRES: `raw` is of a string that read_event() read.
-void append_unescaped(std::string_view raw, std::string& out);
-
 // What readers share. Each takes a value's first byte behind what it stands behind, and gives where
 // it ends; nullptr: there is none.
 const char* skip_string_inside(const char* at, const char* end);  // to the closing quote
