@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "http/characters.h"
+#include "loadgen/json_text.h"
 
 namespace millrace::bench {
 namespace {
