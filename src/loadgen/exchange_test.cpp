@@ -205,7 +205,7 @@ TEST(Exchange, EachFailureHasItsKindAndItsReason) {
       {"detail",
        {peer_answer(422, R"({"detail":[{"loc":"body"}]})", "application/json")},
        FailureKind::kStatus,
-       R"(HTTP 422: [{"loc":"body"}])"},
+       R"(HTTP 422: [{"loc": "body"}])"},
       {"a page",
        {peer_answer(502, "<html>\nBad\n</html>", "text/html")},
        FailureKind::kStatus,

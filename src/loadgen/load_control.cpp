@@ -1,6 +1,7 @@
 #include "loadgen/load_control.h"
 
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace millrace::bench {
@@ -31,19 +32,23 @@ void LoadControl::release_hold() {
   news_.notify_all();
 }
 
-LoadControl::Place LoadControl::take_place(std::unique_ptr<SessionRun>& run) {
+LoadControl::Place LoadControl::take_place(std::unique_ptr<SessionRun>& run, TimePoint zero) {
   const std::lock_guard lock(mutex_);
   if (is_draining_.load(std::memory_order_relaxed)) return Place::kNoneAnyMore;
-  if (!num_places_free_) return Place::kTaken;
-  if (*num_places_free_ > 0) {
-    --*num_places_free_;
+  if (!num_places_free_ || *num_places_free_ > 0) {
+    if (num_places_free_) --*num_places_free_;
+    run->admitted = Clock::now() - zero;
     return Place::kTaken;
   }
-  waiting_.push_back(std::move(run));
+  // Threads wake a little apart: the schedule's order counts.
+  const auto is_later = [&](const auto& other) { return other->scheduled > run->scheduled; };
+  auto at = waiting_.end();
+  while (at != waiting_.begin() && is_later(*std::prev(at))) --at;
+  waiting_.insert(at, std::move(run));
   return Place::kQueued;
 }
 
-std::unique_ptr<SessionRun> LoadControl::release_place() {
+std::unique_ptr<SessionRun> LoadControl::release_place(TimePoint zero) {
   const std::lock_guard lock(mutex_);
   if (!num_places_free_) return nullptr;
   if (waiting_.empty() || is_draining_.load(std::memory_order_relaxed)) {
@@ -52,6 +57,7 @@ std::unique_ptr<SessionRun> LoadControl::release_place() {
   }
   std::unique_ptr<SessionRun> next = std::move(waiting_.front());
   waiting_.pop_front();
+  next->admitted = Clock::now() - zero;
   return next;
 }
 

@@ -37,15 +37,17 @@ class LoadControl {
   void add_hold() { num_holds_.fetch_add(1, std::memory_order_relaxed); }
   void release_hold();
 
-  // Open loop, first come, first served.
+  // Open loop: the first of the schedule is served first.
   enum class Place {
     kTaken,   // `run` may go
     kQueued,  // it waits here, and comes out of a release_place() of some thread
     kNoneAnyMore,
   };
-  Place take_place(std::unique_ptr<SessionRun>& run);
+  // Who gets a place is `admitted` at that moment, in the order of the places; `zero` is the
+  // clock's.
+  Place take_place(std::unique_ptr<SessionRun>& run, TimePoint zero);
   // Null, or who has the place now.
-  std::unique_ptr<SessionRun> release_place();
+  std::unique_ptr<SessionRun> release_place(TimePoint zero);
   // After end(): those that will never have a place.
   std::vector<std::unique_ptr<SessionRun>> take_waiting();
 

@@ -168,6 +168,7 @@ TEST(Load, AnOpenLoopKeepsItsScheduleWhateverTheServerDoes) {
   const LoadResult result = run(target_of(peer.url()), TestDataset(), options);
   expect_ordered(result);
   EXPECT_EQ(count(result, Outcome::kCompleted), 20);
+  for (const RequestRecord& record : result.requests) EXPECT_EQ(record.error, "") << record.index;
   for (size_t i = 1; i < result.requests.size(); ++i) {
     const Nanos gap = result.requests[i].scheduled - result.requests[i - 1].scheduled;
     EXPECT_NEAR(static_cast<double>(gap.count()), 5e6, 10.0) << "absolute times, not sleeps";
@@ -192,7 +193,8 @@ TEST(Load, PlacesAreGivenFirstComeFirstServed) {
         return other.admitted <= record.admitted && record.admitted < other.ended;
       });
       EXPECT_LE(num_then, 2) << record.index;
-      if (i > 0) {
+      // Threads may wake a little apart, just when a place is free.
+      if (i > 0 && num_threads == 1) {
         EXPECT_GE(record.admitted, result.requests[i - 1].admitted);
       }
       if (record.admitted - record.scheduled > milliseconds(10)) ++num_late;
@@ -302,8 +304,10 @@ TEST(Load, AServerThatKeepsNoConnectionIsConnectedToEachTime) {
 }
 
 TEST(Load, FailuresAreRecordsOfTheirKind) {
-  const auto failing = [](const PeerScript& script, const std::string& scheme = "http") {
-    ScriptedPeer peer([&](size_t, const PeerRequest&) { return script; });
+  const auto failing = [](const PeerScript& script,
+                          const std::string& scheme = "http",
+                          const std::string& greeting = "") {
+    ScriptedPeer peer([&](size_t, const PeerRequest&) { return script; }, greeting);
     Target target = target_of(fmt::format("{}{}", scheme, peer.url().substr(4)));
     target.request_timeout = milliseconds(200);
     const LoadResult result = run(target, TestDataset(), closed_loop(1, 1));
@@ -326,12 +330,12 @@ TEST(Load, FailuresAreRecordsOfTheirKind) {
   );
   EXPECT_EQ(failing({{.bytes = peer_head() + peer_end()}}).failure, FailureKind::kEmpty);
   EXPECT_EQ(failing({{.bytes = peer_head() + peer_event("{")}}).failure, FailureKind::kMalformed);
-  const RequestRecord tls = failing({{.bytes = "HTTP/1.1 400 X\r\n\r\n", .closes = true}}, "https");
+  const RequestRecord tls = failing({}, "https", "HTTP/1.1 400 X\r\n\r\n");
   EXPECT_EQ(tls.failure, FailureKind::kTls) << tls.error;
-  Target nowhere = target_of("http://no-such-host.invalid:1");
+  Target nowhere = target_of("http://no..host:1");
   const LoadResult result = run(nowhere, TestDataset(), closed_loop(1, 1));
   EXPECT_EQ(result.requests.at(0).failure, FailureKind::kConnect);
-  EXPECT_NE(result.requests.at(0).error.find("no-such-host.invalid:1"), std::string::npos);
+  EXPECT_NE(result.requests.at(0).error.find("no..host:1"), std::string::npos);
 }
 
 TEST(Load, ADeadServerEndsThePoint) {

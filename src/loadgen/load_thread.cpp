@@ -186,11 +186,9 @@ void LoadThread::send_due_arrivals() {
 
 // Open loop: a turn whose time has come.
 void LoadThread::arrive(std::unique_ptr<SessionRun> run) {
-  const TimePoint now = Clock::now();
-  if (!shared_.control.is_open(now)) return drop(std::move(run));
-  switch (shared_.control.take_place(run)) {
+  if (!shared_.control.is_open(Clock::now())) return drop(std::move(run));
+  switch (shared_.control.take_place(run, zero_)) {
     case LoadControl::Place::kTaken:
-      run->admitted = since_zero(now);
       return start(std::move(run));
     case LoadControl::Place::kQueued:
       return;
@@ -236,7 +234,7 @@ void LoadThread::start(std::unique_ptr<SessionRun> run) {
 void LoadThread::finish(LoadConnection& connection) {
   const std::shared_ptr<LoadConnection> self = *connection.place;
   Exchange& exchange = connection.exchange;
-  const std::string answer = exchange.answer_text();
+  std::string answer = exchange.answer_text();
   std::unique_ptr<SessionRun> run = exchange.release();
   RequestRecord record = std::move(exchange.record());
   if (connection.is_open() && exchange.leaves_connection_usable()) {
@@ -255,18 +253,25 @@ void LoadThread::finish(LoadConnection& connection) {
   );
   shared_.control.note_ended(record, zero_ + record.ended);
   if (run->has_later_turn() && !shared_.exchange.keeps_texts) record.text.clear();
-  go_on(std::move(run), record, answer);
-  const std::lock_guard lock(outbox_mutex_);
-  outbox_.push_back(std::move(record));
+  const Ending ending{
+      .ended = record.ended,
+      .is_completed = record.outcome == Outcome::kCompleted,
+      .was_refused = record.failure == FailureKind::kConnect,
+      .answer = std::move(answer),
+  };
+  {
+    // Before its hold is released: who waits for the last hold takes the records.
+    const std::lock_guard lock(outbox_mutex_);
+    outbox_.push_back(std::move(record));
+  }
+  go_on(std::move(run), ending);
 }
 
-void LoadThread::go_on(
-    std::unique_ptr<SessionRun> run, const RequestRecord& record, std::string_view answer
-) {
-  const bool goes_on = record.outcome == Outcome::kCompleted && run->has_later_turn() &&
-                       shared_.control.is_open(Clock::now()) && word_next_turn(*run, answer);
-  if (!goes_on) return end_session(*run, record);
-  run->scheduled = record.ended + run->request().think_time;
+void LoadThread::go_on(std::unique_ptr<SessionRun> run, const Ending& ending) {
+  const bool goes_on = ending.is_completed && run->has_later_turn() &&
+                       shared_.control.is_open(Clock::now()) && word_next_turn(*run, ending.answer);
+  if (!goes_on) return end_session(*run, ending);
+  run->scheduled = ending.ended + run->request().think_time;
   if (!is_closed_loop_) take_next_waiting();
   const TimePoint at = zero_ + run->scheduled;
   set_alarm(at, {.run = std::move(run)});
@@ -281,10 +286,10 @@ bool LoadThread::word_next_turn(SessionRun& run, std::string_view answer) const 
   return true;
 }
 
-void LoadThread::end_session(const SessionRun& run, const RequestRecord& record) {
+void LoadThread::end_session(const SessionRun& run, const Ending& ending) {
   if (is_closed_loop_) {
-    SlotStart slot{.slot = run.slot.value_or(0), .at = record.ended};
-    if (record.failure != FailureKind::kConnect) {
+    SlotStart slot{.slot = run.slot.value_or(0), .at = ending.ended};
+    if (!ending.was_refused) {
       return ready_.push_back({.slot = slot});
     }
     slot.at += kRefusedPause;
@@ -296,9 +301,8 @@ void LoadThread::end_session(const SessionRun& run, const RequestRecord& record)
 
 // Open loop: a place is free.
 void LoadThread::take_next_waiting() {
-  std::unique_ptr<SessionRun> next = shared_.control.release_place();
+  std::unique_ptr<SessionRun> next = shared_.control.release_place(zero_);
   if (next == nullptr) return;
-  next->admitted = since_zero(Clock::now());
   ready_.push_back({.run = std::move(next)});
 }
 

@@ -94,6 +94,14 @@ class LoadThread final : private ConnectionOwner {
     int64_t opening_number = 0;
   };
 
+  // Of an exchange, what its session goes on with.
+  struct Ending {
+    Nanos ended{0};
+    bool is_completed = false;
+    bool was_refused = false;  // no connection
+    std::string answer;        // where a later turn repeats it
+  };
+
   void on_open(LoadConnection& connection) override;
   void on_sending(LoadConnection& connection, TimePoint now) override;
   void on_bytes(LoadConnection& connection, std::string_view bytes, TimePoint now) override;
@@ -109,9 +117,9 @@ class LoadThread final : private ConnectionOwner {
   void arrive(std::unique_ptr<SessionRun> run);
   void start(std::unique_ptr<SessionRun> run);
   void take_next_waiting();
-  void go_on(std::unique_ptr<SessionRun> run, const RequestRecord& record, std::string_view answer);
+  void go_on(std::unique_ptr<SessionRun> run, const Ending& ending);
   bool word_next_turn(SessionRun& run, std::string_view answer) const;
-  void end_session(const SessionRun& run, const RequestRecord& record);
+  void end_session(const SessionRun& run, const Ending& ending);
   void drop(std::unique_ptr<SessionRun> run);
   void record_unsent(const SessionRun& run);
 

@@ -51,8 +51,10 @@ class ScriptedPeer {
   // Answers the n-th request (in the order of their coming) with `script(n, request)`.
   using Answer = std::function<PeerScript(size_t number, const PeerRequest& request)>;
 
-  explicit ScriptedPeer(Answer answer)
+  // `greeting`: if not empty, sent at once to whoever connects, and nothing after it.
+  explicit ScriptedPeer(Answer answer, std::string greeting = "")
       : answer_(std::move(answer)),
+        greeting_(std::move(greeting)),
         listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
         stop_(::eventfd(0, EFD_CLOEXEC)) {
     sockaddr_in name = {};
@@ -119,6 +121,10 @@ class ScriptedPeer {
   }
 
   void serve(http::UniqueFd socket, size_t connection) {
+    if (!greeting_.empty()) {
+      ::send(socket.get(), greeting_.data(), greeting_.size(), MSG_NOSIGNAL);
+      return;
+    }
     std::string bytes;
     while (std::optional<PeerRequest> request = read_request(socket.get(), bytes)) {
       request->connection = connection;
@@ -189,6 +195,7 @@ class ScriptedPeer {
   static constexpr std::chrono::milliseconds kSlice{20};
 
   Answer answer_;
+  std::string greeting_;
   http::UniqueFd listener_;
   http::UniqueFd stop_;
   uint16_t port_ = 0;
