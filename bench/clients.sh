@@ -127,8 +127,8 @@ run_guidellm() {
   [ -n "$concurrency" ] && profile=kind=concurrent,streams=$concurrency
   "$tools/guidellm/bin/guidellm" run \
     --backend "kind=openai_http,target=$url,model=smollm2,request_format=/v1/completions" --profile "$profile" \
-    --constraint "kind=max_requests,count=$requests" --tokenizer "kind=hf_auto,model=$tokenizer" --disable-progress \
-    --seed "kind=static,seed=$round" \
+    --constraint "kind=max_requests,count=$requests" --seed "kind=static,value=$round" \
+    --tokenizer "kind=hf_auto,model=$tokenizer" --disable-progress \
     --data "kind=synthetic_text,prompt_tokens=$input_tokens,output_tokens=$output_tokens"
 }
 
