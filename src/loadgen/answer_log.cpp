@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "loadgen/json_scan.h"
+
 namespace millrace::bench {
 namespace {
 
