@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "loadgen/json_text.h"
+#include "loadgen/json_scan.h"
 
 namespace millrace::bench {
 namespace {

@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
-#include <cstring>
 
-#include "http/characters.h"
-#include "loadgen/json_text.h"
+#include "loadgen/json_scan.h"
 
 namespace millrace::bench {
 namespace {
@@ -154,21 +151,6 @@ HoleTarget target_of(Field field) {
   }
 }
 
-bool is_space(char c) {
-  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-// The length of the escape that starts at `at`; 0: it is none.
-size_t escape_size(const char* at, const char* end) {
-  if (end - at < 2) return 0;
-  if (at[1] != 'u') return std::strchr("\"\\/bfnrt", at[1]) != nullptr && at[1] != '\0' ? 2 : 0;
-  if (end - at < 6) return 0;
-  for (int i = 2; i < 6; ++i) {
-    if (http::hex_value(at[i]) < 0) return 0;
-  }
-  return 6;
-}
-
 class EventWalk {
  public:
   EventWalk(std::string_view json, std::vector<Hole>* holes)
@@ -192,7 +174,7 @@ class EventWalk {
 
  private:
   void skip_space() {
-    while (at_ != end_ && is_space(*at_)) ++at_;
+    while (at_ != end_ && is_json_space(*at_)) ++at_;
   }
   // Behind any space.
   bool take(char c) {
@@ -388,63 +370,6 @@ class EventWalk {
 
 Result<EventFields> read_event(std::string_view json, std::vector<Hole>* holes) {
   return EventWalk(json, holes).run();
-}
-
-const char* skip_string_inside(const char* at, const char* end) {
-  while (at != end) {
-    const auto* quote =
-        static_cast<const char*>(std::memchr(at, '"', static_cast<size_t>(end - at)));
-    if (quote == nullptr) return nullptr;
-    const auto* escape =
-        static_cast<const char*>(std::memchr(at, '\\', static_cast<size_t>(quote - at)));
-    if (escape == nullptr) return quote;
-    const size_t size = escape_size(escape, end);
-    if (size == 0) return nullptr;
-    at = escape + size;
-  }
-  return nullptr;
-}
-
-const char* skip_number(const char* at, const char* end) {
-  const auto skip_digits = [&] {
-    const char* begin = at;
-    while (at != end && http::is_digit(*at)) ++at;
-    return at != begin;
-  };
-  if (at != end && *at == '-') ++at;
-  const bool is_zero = at != end && *at == '0';
-  if (is_zero) ++at;
-  if (!is_zero && !skip_digits()) return nullptr;
-  if (at != end && *at == '.') {
-    ++at;
-    if (!skip_digits()) return nullptr;
-  }
-  if (at != end && (*at == 'e' || *at == 'E')) {
-    ++at;
-    if (at != end && (*at == '+' || *at == '-')) ++at;
-    if (!skip_digits()) return nullptr;
-  }
-  return at;
-}
-
-const char* skip_ids(const char* at, const char* end, int64_t& num_ids) {
-  const auto skip_space = [&] {
-    while (at != end && is_space(*at)) ++at;
-  };
-  num_ids = 0;
-  skip_space();
-  if (at != end && *at == ']') return at;
-  while (true) {
-    skip_space();
-    at = skip_number(at, end);
-    if (at == nullptr) return nullptr;
-    ++num_ids;
-    skip_space();
-    if (at == end) return nullptr;
-    if (*at == ']') return at;
-    if (*at != ',') return nullptr;
-    ++at;
-  }
 }
 
 bool assign_hole(HoleTarget target, std::string_view value, int64_t num_ids, EventFields& fields) {

@@ -59,14 +59,6 @@ struct Hole {
 // order; the choice of strings that are holes is by place: texts and ids.
 Result<EventFields> read_event(std::string_view json, std::vector<Hole>* holes = nullptr);
 
-// What readers share. Each takes a value's first byte behind what it stands behind, and gives where
-// it ends; nullptr: there is none.
-const char* skip_string_inside(const char* at, const char* end);  // to the closing quote
-const char* skip_number(const char* at, const char* end);
-// Of numbers and commas up to the closing bracket; counts the numbers. nullptr: something else
-// stands there, or it ends.
-const char* skip_ids(const char* at, const char* end, int64_t& num_ids);
-
 // Puts a hole's value where it belongs. False: a count that is not a whole number.
 bool assign_hole(HoleTarget target, std::string_view value, int64_t num_ids, EventFields& fields);
 

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "loadgen/json_scan.h"
+
 namespace millrace::bench {
 
 Result<EventFields> EventReader::read(std::string_view json) {

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "loadgen/event_cases.h"
-#include "loadgen/json_text.h"
+#include "loadgen/json_scan.h"
 
 namespace millrace::bench {
 namespace {

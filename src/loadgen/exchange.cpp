@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/json.h"
-#include "loadgen/json_text.h"
+#include "loadgen/json_scan.h"
 #include "text/unicode.h"
 
 namespace millrace::bench {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "loadgen/scripted_peer.h"
+#include "loadgen/peer_answers.h"
 
 namespace millrace::bench {
 namespace {

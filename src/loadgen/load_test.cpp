@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "loadgen/peer_answers.h"
 #include "loadgen/scripted_peer.h"
 
 namespace millrace::bench {
