@@ -235,9 +235,14 @@ void LoadThread::finish(LoadConnection& connection) {
   );
   shared_.control.note_ended(record, zero_ + record.ended);
   if (run->has_later_turn() && !shared_.exchange.keeps_texts) record.text.clear();
+  // The phase is not over before its last record is where it is looked for.
+  shared_.control.add_hold();
   go_on(std::move(run), record, answer);
-  const std::lock_guard lock(outbox_mutex_);
-  outbox_.push_back(std::move(record));
+  {
+    const std::lock_guard lock(outbox_mutex_);
+    outbox_.push_back(std::move(record));
+  }
+  shared_.control.release_hold();
 }
 
 void LoadThread::go_on(
