@@ -79,13 +79,13 @@ start_mock() {
 measure() {
   local name=$1 ttft=$2 itl=$3; shift 3
   start_mock --ttft-ms "$ttft" --itl-ms "$itl"
-  rm -f "$scratch/result.json"
-  python3 - "$name" "$mock_pid" "$scratch/result.json" "$ttft" "$itl" \
+  rm -f "$scratch/result.json" "$scratch/records.jsonl"
+  python3 - "$name" "$mock_pid" "$scratch/result.json" "$scratch/records.jsonl" "$ttft" "$itl" \
     taskset -c "$client_core" "$millrace" bench serve --base-url "$url" --input-len 16 --max-seconds "$seconds" \
     --num-warmups 64 --no-calibration --no-server-metrics --save-result \
-    --result-dir "$scratch" --result-filename result.json --metric-percentiles 50,90,99 "$@" <<'PYTHON' || failed=1
+    --result-dir "$scratch" --result-filename result.json "$@" <<'PYTHON' || failed=1
 import json, os, pathlib, subprocess, sys, time
-name, mock_pid, result_path, ttft_ms, itl_ms, *command = sys.argv[1:]
+name, mock_pid, result_path, records_path, ttft_ms, itl_ms, *command = sys.argv[1:]
 TICK = os.sysconf("SC_CLK_TCK")
 
 def cpu_by_thread(pid):
@@ -119,18 +119,25 @@ duration = result["duration"]
 print(f"\n{name}: {result['completed']} requests in {duration:.2f} s, {result.get('failed', 0)} failed: "
       f"{result['request_throughput']:,.0f} requests/s, {result['output_throughput']:,.0f} tokens/s")
 
-def line(label, key, truth):
-    if result.get(f"p50_{key}_ms") is None:
-        return
-    values = [1000 * (result[f"p{p}_{key}_ms"] - truth) for p in (50, 90, 99)]
-    print(f"  {label}, us: p50 {values[0]:.0f}, p90 {values[1]:.0f}, p99 {values[2]:.0f}")
+def line(label, values):
+    """values: ns"""
+    if values:
+        values.sort()
+        at = lambda share: values[round(share * (len(values) - 1))] / 1000
+        print(f"  {label}, us: p50 {at(0.5):.0f}, p90 {at(0.9):.0f}, p99 {at(0.99):.0f}, p99.9 {at(0.999):.0f}")
 
-if float(ttft_ms) > 0:
-    line("TTFT above the mock's", "ttft", float(ttft_ms))
-    line("sent after its time", "client_queue_time", 0.0)
-if float(itl_ms) > 0:
-    line("ITL above the mock's", "itl", float(itl_ms))
-
+records = pathlib.Path(records_path)
+if records.exists():
+    requests = [one for one in map(json.loads, records.read_text().splitlines())
+                if one["type"] == "request" and one["phase"] == "measured" and one["outcome"] == "completed"]
+    ttft_ns, itl_ns = float(ttft_ms) * 1e6, float(itl_ms) * 1e6
+    if "--request-rate" in command:
+        line("sent after its time", [one["sent_ns"] - one["scheduled_ns"] for one in requests])
+    line("TTFT from the sending, above the mock's",
+         [one["first_token_ns"] - one["sent_ns"] - ttft_ns for one in requests])
+    if itl_ns > 0:  # one token a chunk, as the mock sends them
+        line("ITL, away from the mock's",
+             [abs(gap - itl_ns) for one in requests for gap, tokens in one["chunks"][1:] if tokens == 1])
 mock_seconds = sum(mock_after.values()) - sum(mock_before.values())
 print(f"  of a core: client's sending thread {load_seconds / duration:.0%}, mock {mock_seconds / duration:.0%}")
 for text in words.splitlines():
@@ -148,9 +155,11 @@ for scenario in ${scenarios//,/ }; do
       measure requests 0 0 --disable-stream --output-len 1 --max-concurrency "$connections" --num-prompts "$requests" ;;
     streams) measure streams 0 0 --output-len 512 --max-concurrency "$connections" --num-prompts $((seconds * 8000)) ;;
     request_latency)
-      measure request_latency 1 0 --output-len 1 --request-rate "$rate" --burstiness inf --num-prompts $((rate * seconds)) ;;
+      measure request_latency 1 0 --output-len 1 --request-rate "$rate" --burstiness inf --num-prompts $((rate * seconds)) \
+        --records "$scratch/records.jsonl" ;;
     chunk_latency)
-      measure chunk_latency 1 1 --output-len 1000 --max-concurrency "$streams" --num-prompts $((streams * seconds)) ;;
+      measure chunk_latency 1 1 --output-len 1000 --max-concurrency "$streams" --num-prompts $((streams * seconds)) \
+        --records "$scratch/records.jsonl" ;;
     *) usage >&2; die "there is no scenario '$scenario'" ;;
   esac
 done

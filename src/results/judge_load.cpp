@@ -206,9 +206,13 @@ void judge_client_use(const Evidence& evidence) {
 }
 
 void judge_schedule_lag(const Evidence& evidence) {
+  const LoadPlan& load = evidence.record.plan.load;
+  // Where nothing limits an open loop, being admitted late is the client's own doing.
+  const bool is_held_back = !is_open_loop(load) || load.max_concurrency.has_value();
   std::vector<Sample> lags;
   for (const RequestRecord* request : sent_requests(evidence)) {
-    const Nanos wanted = std::max(request->scheduled, request->admitted);
+    const Nanos wanted =
+        is_held_back ? std::max(request->scheduled, request->admitted) : request->scheduled;
     lags.push_back({.value = Millis(request->sent - wanted).count()});
   }
   if (lags.empty()) return;
@@ -231,7 +235,8 @@ void judge_schedule_lag(const Evidence& evidence) {
 }
 
 void judge_client_queue(const Evidence& evidence) {
-  if (!is_open_loop(evidence.record.plan.load) || evidence.measured.empty()) return;
+  const LoadPlan& load = evidence.record.plan.load;
+  if (!is_open_loop(load) || !load.max_concurrency || evidence.measured.empty()) return;
   double queued = 0.0;
   for (const RequestRecord* request : evidence.measured) {
     queued += std::max(0.0, Millis(request->admitted - request->scheduled).count());

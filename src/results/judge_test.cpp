@@ -324,12 +324,23 @@ TEST(Judge, FindsASendingThatComesLate) {
   expect_finding(record, "schedule_lag", Trust::kInvalid, "21.8");
 }
 
+TEST(Judge, TakesLateAdmissionWithoutALimitForTheClientsOwnDelay) {
+  PointRecord record = good_open_record();
+  for (RequestRecord& request : record.requests) request.scheduled -= from_ms(5.0);
+  expect_finding(record, "schedule_lag", Trust::kWarn, "5.000 ms; 1.000 ms would do");
+  for (RequestRecord& request : record.requests) request.scheduled -= from_ms(45.0);
+  expect_finding(record, "schedule_lag", Trust::kInvalid, "50.000 ms");
+  expect_none(record, "client_queue");
+}
+
 TEST(Judge, FindsAClientsQueue) {
   PointRecord record = good_open_record();
+  record.plan.load.max_concurrency = 64;
   for (RequestRecord& request : record.requests) request.scheduled -= from_ms(5.0);
   expect_none(record, "client_queue");
   for (RequestRecord& request : record.requests) request.scheduled -= from_ms(45.0);
   expect_finding(record, "client_queue", Trust::kWarn, "waited 50.0 ms");
+  expect_none(record, "schedule_lag");
   // A closed loop has no schedule of its own.
   record.plan.load = {.kind = LoadKind::kConcurrency, .max_concurrency = 8};
   expect_none(record, "client_queue");

@@ -33,20 +33,23 @@ Result<void> write_line(const std::filesystem::path& path, const std::string& li
 }
 
 Result<void> save_vllm(
-    const SavedResultFlags& flags, const PointSummary& row, const PointRecord& record
+    const SavedResultFlags& flags,
+    const std::vector<double>& ranks,
+    const PointSummary& row,
+    const PointRecord& record
 ) {
   const std::filesystem::path directory = flags.directory.empty() ? "." : flags.directory;
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   const std::string name = flags.file_name.empty() ? vllm_file_name(record) : flags.file_name;
   const std::string text =
-      vllm_json(row, flags.is_detailed ? &record : nullptr, flags.vllm_options());
+      vllm_json(row, flags.is_detailed ? &record : nullptr, flags.vllm_options(ranks));
   return write_line(directory / name, text, flags.is_appended);
 }
 
 }  // namespace
 
-VllmOptions SavedResultFlags::vllm_options() const {
+VllmOptions SavedResultFlags::vllm_options(const std::vector<double>& ranks) const {
   VllmOptions options;
   if (!metrics.empty()) options.metrics = metrics;
   if (!ranks.empty()) options.ranks = ranks;
@@ -91,10 +94,13 @@ void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags) {
 }
 
 Result<void> save_result(
-    const SavedResultFlags& flags, const BenchRun& run, const PointRecord& record
+    const SavedResultFlags& flags,
+    const std::vector<double>& ranks,
+    const BenchRun& run,
+    const PointRecord& record
 ) {
   if (flags.is_saved) {
-    if (auto saved = save_vllm(flags, run.last_summary(Formulas::kVllm), record); !saved) {
+    if (auto saved = save_vllm(flags, ranks, run.last_summary(Formulas::kVllm), record); !saved) {
       return saved.error();
     }
   }

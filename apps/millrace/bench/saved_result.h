@@ -21,17 +21,20 @@ struct SavedResultFlags {
   std::string sglang_file;  // --output-file: SGLang's JSONL
   bool is_sglang_detailed = false;
   std::vector<std::string> metrics;  // --percentile-metrics; none: vLLM's
-  std::vector<double> ranks;         // --metric-percentiles, none: 99
 
   bool keeps_texts() const { return is_detailed || is_sglang_detailed; }
-  VllmOptions vllm_options() const;
+  // `ranks`: of --metric-percentiles; none: 99
+  VllmOptions vllm_options(const std::vector<double>& ranks) const;
 };
 
 void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags);
 
-// Writes what the flags ask for of the run's last point.
+// Writes what the flags ask for of the run's last point. `ranks`: as of vllm_options().
 Result<void> save_result(
-    const SavedResultFlags& flags, const BenchRun& run, const PointRecord& record
+    const SavedResultFlags& flags,
+    const std::vector<double>& ranks,
+    const BenchRun& run,
+    const PointRecord& record
 );
 
 // vLLM's name for a file: "{label}-{rate}qps[-concurrency{C}]-{model}-{time}.json".

@@ -95,12 +95,13 @@ Result<int> serve(ServeFlags& flags, const std::string& command) {
   if (!record) return record.error();
 
   const PointSummary row = (*run)->last_summary(*is_sglang ? Formulas::kSglang : Formulas::kVllm);
+  const std::vector<double>& ranks = flags.bench.output.metric_percentiles;
   const std::string text =
-      *is_sglang ? sglang_console(row) : vllm_console(row, flags.saved.vllm_options());
+      *is_sglang ? sglang_console(row) : vllm_console(row, flags.saved.vllm_options(ranks));
   if (auto written = write_report(flags.bench.output.report, text); !written) {
     return written.error();
   }
-  if (auto saved = save_result(flags.saved, **run, **record); !saved) return saved.error();
+  if (auto saved = save_result(flags.saved, ranks, **run, **record); !saved) return saved.error();
   return (*run)->finish("Benchmark of " + server->framework);
 }
 
