@@ -9,6 +9,7 @@
 
 #include "bench/bench_run.h"
 #include "bench/commands.h"
+#include "bench/flag_values.h"
 #include "bench/flags.h"
 #include "command_line.h"
 #include "failure.h"

@@ -43,8 +43,6 @@ constexpr const char* kFooter =
     "--input-len 512 --output-len 64";
 
 void add_flags(CommandLine& line, CapacityFlags& flags) {
-  flags.bench.dataset.input_len = 512;
-  flags.bench.dataset.output_len = 128;
   add_target_flags(line, flags.bench.target);
   add_dataset_flags(line, flags.bench);
   line.add("--by", flags.by, "what grows: rate (open loop, Poisson) or concurrency (rate)");
@@ -101,6 +99,7 @@ class CapacityPoint {
   PointSpec spec_of(double load, double seconds) const {
     PointSpec spec;
     spec.dataset = flags_.bench.dataset;
+    set_default_lengths(spec.dataset, 512, 128);
     if (flags_.by == "rate") {
       spec.name = fmt::format("rate {:.3g}", load);
       spec.load.kind = LoadKind::kGamma;

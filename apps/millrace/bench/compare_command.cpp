@@ -45,8 +45,6 @@ constexpr const char* kFooter =
     "    --input-len 128 --output-len 32 --max-concurrency 4 --num-prompts 16 --rounds 8";
 
 void add_flags(CommandLine& line, CompareFlags& flags) {
-  flags.bench.dataset.input_len = 512;
-  flags.bench.dataset.output_len = 128;
   add_target_flags(line, flags.bench.target, /*with_framework=*/false);
   add_framework_flag(line, flags.frameworks);
   add_dataset_flags(line, flags.bench);
@@ -139,6 +137,7 @@ PointSpec spec_of(const CompareFlags& flags, const MeasuredServer& server, int64
   spec.name = fmt::format("{}, round {}", server.framework, round + 1);
   spec.load = load_of(flags.bench.load);
   spec.dataset = flags.bench.dataset;
+  set_default_lengths(spec.dataset, 512, 128);
   spec.max_seconds = flags.bench.load.max_seconds;
   spec.num_prompts = flags.bench.load.num_prompts;
   if (!spec.num_prompts && !spec.max_seconds) spec.num_prompts = kNumPromptsDefault;

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <string_view>
 
 #include "base/json.h"
+#include "bench/flag_values.h"
 #include "loadgen/server_probe.h"
 #include "model_location.h"
 #include "server/model_text.h"
@@ -38,24 +38,6 @@ constexpr Backend kBackends[] = {
     {"millrace", Protocol::kCompletions, "/v1/completions"},
     {"millrace-chat", Protocol::kChat, "/v1/chat/completions"},
 };
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 Result<const Backend*> backend_of(const std::string& name) {
   std::string names;
@@ -130,15 +112,6 @@ void add_pairs(
   );
 }
 
-// A switch that says no to something that is on.
-void add_off_switch(
-    CommandLine& line, const std::string& names, bool& variable, const std::string& help
-) {
-  line.add_switch(
-      names, [&variable] { variable = false; }, help
-  );
-}
-
 void add_rate(CommandLine& line, LoadFlags& flags) {
   line.add_callback(
       "--request-rate",
@@ -167,47 +140,6 @@ void add_ramp(CommandLine& line, LoadFlags& flags) {
   );
   line.add("--ramp-up-start-rps", flags.ramp_start_rps, "from so many a second");
   line.add("--ramp-up-end-rps", flags.ramp_end_rps, "to so many");
-}
-
-void add_random_flags(CommandLine& line, DatasetOptions& options) {
-  line.add("--input-len,--random-input-len,--isl", options.input_len, "tokens of a prompt (1024)");
-  line.add(
-      "--output-len,--random-output-len,--osl", options.output_len, "tokens of an answer (128)"
-  );
-  line.add(
-      "--range-ratio,--random-range-ratio",
-      options.range_ratio,
-      "how far lengths vary, 0 to 1; say with --range-ratio-mode whose meaning"
-  );
-  line.add_callback(
-      "--range-ratio-mode",
-      [&options](const std::string& text) -> Result<void> {
-        if (text != "vllm" && text != "sglang") {
-          return invalid_argument(fmt::format("'{}': expected vllm or sglang", text));
-        }
-        options.range_ratio_mode = text == "vllm" ? RangeRatioMode::kVllm : RangeRatioMode::kSglang;
-        return {};
-      },
-      "vllm: L(1-r) to L(1+r); sglang: L*r to L"
-  );
-  line.add("--prefix-len,--random-prefix-len", options.prefix_len, "tokens that all prompts share");
-  line.add("--num-turns", options.num_turns, "turns of a session (1)");
-  line.add_switch(
-      "--tokenize-prompt",
-      [&options] { options.sends_token_ids = true; },
-      "send token ids instead of text"
-  );
-}
-
-void add_group_flags(CommandLine& line, DatasetOptions& options) {
-  line.add("--gsp-num-groups", options.gsp_num_groups, "generated-shared-prefix: groups (64)");
-  line.add("--gsp-prompts-per-group", options.gsp_prompts_per_group, "prompts of a group (16)");
-  line.add("--gsp-system-prompt-len", options.gsp_system_prompt_len, "tokens shared (2048)");
-  line.add("--gsp-question-len", options.gsp_question_len, "tokens of one's own (128)");
-  line.add("--gsp-output-len", options.gsp_output_len, "tokens of an answer (256)");
-  line.add("--gsp-num-turns", options.gsp_num_turns, "turns of a session (1)");
-  line.add_flag("--gsp-ordered", options.gsp_is_ordered, "group after group, not shuffled");
-  line.add("--gsp-zipf-alpha", options.gsp_zipf_alpha, "groups chosen by rank^-alpha");
 }
 
 }  // namespace
@@ -252,41 +184,6 @@ void add_target_flags(CommandLine& line, TargetFlags& flags, bool with_framework
   line.add("--request-timeout-sec", flags.request_timeout_s, "of one request (21600)");
   line.add("--ready-check-timeout-sec", flags.ready_timeout_s, "for the server to answer (10)");
   line.add("--pid", flags.pid, "of the server, for its CPU and memory (found by its port)");
-}
-
-void add_seed_flags(CommandLine& line, BenchFlags& flags) {
-  line.add("--seed", flags.dataset.seed, "of prompts and arrivals (0)");
-  add_off_switch(
-      line, "--no-nonce", flags.has_nonce, "the same prompts in each run, which a cache may know"
-  );
-}
-
-void add_dataset_flags(CommandLine& line, BenchFlags& flags) {
-  DatasetOptions& options = flags.dataset;
-  line.add(
-      "--dataset-name",
-      options.name,
-      "random, random-ids, sharegpt, generated-shared-prefix, custom, mooncake, timed_trace, ... "
-      "(random)"
-  );
-  line.add("--dataset-path", options.path, "file of the dataset");
-  add_seed_flags(line, flags);
-  add_random_flags(line, options);
-  line.add("--sharegpt-output-len", options.sharegpt_output_len, "instead of the answers' own");
-  line.add("--sharegpt-context-len", options.sharegpt_context_len, "longer pairs are dropped");
-  line.add_callback(
-      "--sharegpt-rule",
-      [&options](const std::string& text) -> Result<void> {
-        if (text != "vllm" && text != "sglang") {
-          return invalid_argument(fmt::format("'{}': expected vllm or sglang", text));
-        }
-        options.sharegpt_rule_vllm = text == "vllm";
-        return {};
-      },
-      "whose rule says which pairs are dropped (vllm)"
-  );
-  add_group_flags(line, options);
-  line.add("--mooncake-slowdown-factor", options.mooncake_slowdown, "of the trace's times (1)");
 }
 
 void add_load_flags(CommandLine& line, LoadFlags& flags) {
@@ -399,59 +296,6 @@ Result<std::shared_ptr<const TokenCodec>> codec_of(const TargetFlags& flags, con
   if (!text) return Error{text.error().code, text.error().message, "--tokenizer"};
   auto tokenizer = std::make_shared<const Tokenizer>(std::move(text->tokenizer));
   return std::shared_ptr<const TokenCodec>(make_local_codec(std::move(tokenizer)));
-}
-
-Result<std::vector<std::pair<int64_t, int64_t>>> parse_length_pairs(const std::string& text) {
-  std::vector<std::pair<int64_t, int64_t>> pairs;
-  for (const std::string_view word : split(text, ',')) {
-    const std::vector<std::string_view> parts = split(word, ':');
-    std::optional<int64_t> input;
-    std::optional<int64_t> output;
-    if (parts.size() == 2) {
-      input = parse_number<int64_t>(parts[0]);
-      output = parse_number<int64_t>(parts[1]);
-    }
-    if (!input || !output || *input < 1 || *output < 1) {
-      return invalid_argument(fmt::format("'{}': expected INPUT:OUTPUT in tokens", word));
-    }
-    pairs.emplace_back(*input, *output);
-  }
-  return pairs;
-}
-
-Result<std::vector<double>> parse_rates(const std::string& text) {
-  std::vector<double> rates;
-  for (const std::string_view part : split(text, ',')) {
-    const std::optional<double> rate =
-        part == "inf" ? std::numeric_limits<double>::infinity() : parse_number<double>(part);
-    if (!rate || !(*rate > 0.0)) {
-      return invalid_argument(
-          fmt::format("'{}': expected requests per second, above 0, or inf", part)
-      );
-    }
-    rates.push_back(*rate);
-  }
-  return rates;
-}
-
-Result<std::vector<int64_t>> parse_counts(const std::string& text) {
-  std::vector<int64_t> counts;
-  for (const std::string_view part : split(text, ',')) {
-    const std::optional<int64_t> count = parse_number<int64_t>(part);
-    if (!count || *count < 1) {
-      return invalid_argument(fmt::format("'{}': expected whole numbers of at least 1", part));
-    }
-    counts.push_back(*count);
-  }
-  return counts;
-}
-
-Result<std::pair<std::string, std::string>> parse_assignment(const std::string& text) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    return invalid_argument(fmt::format("'{}': expected NAME=VALUE", text));
-  }
-  return std::pair(text.substr(0, equals), text.substr(equals + 1));
 }
 
 }  // namespace millrace::bench

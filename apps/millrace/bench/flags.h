@@ -96,6 +96,8 @@ void add_target_flags(CommandLine& line, TargetFlags& flags, bool with_framework
 void add_seed_flags(CommandLine& line, BenchFlags& flags);
 // All datasets', for commands that let one choose.
 void add_dataset_flags(CommandLine& line, BenchFlags& flags);
+// Lengths for datasets that are drawn, where the flags have none; files have their own.
+void set_default_lengths(DatasetOptions& options, int64_t input_len, int64_t output_len);
 void add_load_flags(CommandLine& line, LoadFlags& flags);   // rate, concurrency, ramps
 void add_limit_flags(CommandLine& line, LoadFlags& flags);  // number, time, warm-up, cleaning up
 void add_output_flags(CommandLine& line, OutputFlags& flags);
@@ -105,14 +107,5 @@ Result<Target> target_of(const TargetFlags& flags, const std::string& url = {});
 
 // --tokenizer's codec, else the server's own /tokenize.
 Result<std::shared_ptr<const TokenCodec>> codec_of(const TargetFlags& flags, const Target& target);
-
-// "3000:150,500:1000": tokens of prompt and answer.
-Result<std::vector<std::pair<int64_t, int64_t>>> parse_length_pairs(const std::string& text);
-// "1,10,inf"
-Result<std::vector<double>> parse_rates(const std::string& text);
-// "1,2,4": at least one, all at least 1.
-Result<std::vector<int64_t>> parse_counts(const std::string& text);
-// "name=value"
-Result<std::pair<std::string, std::string>> parse_assignment(const std::string& text);
 
 }  // namespace millrace::bench

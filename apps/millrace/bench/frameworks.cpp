@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "bench/flag_values.h"
+
 namespace millrace::bench {
 
 void add_framework_flag(CommandLine& line, std::vector<FrameworkFlag>& frameworks) {

@@ -12,6 +12,7 @@
 #include "bench/bench_run.h"
 #include "bench/commands.h"
 #include "bench/environment.h"
+#include "bench/flag_values.h"
 #include "bench/flags.h"
 #include "bench/grid_point.h"
 #include "bench/in_process_load.h"

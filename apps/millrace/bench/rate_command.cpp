@@ -12,6 +12,7 @@
 #include "bench/bench_run.h"
 #include "bench/commands.h"
 #include "bench/environment.h"
+#include "bench/flag_values.h"
 #include "bench/flags.h"
 #include "bench/frameworks.h"
 #include "command_line.h"

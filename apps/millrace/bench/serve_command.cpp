@@ -69,10 +69,7 @@ PointSpec spec_of(const ServeFlags& flags) {
   PointSpec spec;
   spec.load = load_of(flags.bench.load);
   spec.dataset = flags.bench.dataset;
-  if (spec.dataset.name.starts_with("random")) {
-    spec.dataset.input_len = spec.dataset.input_len.value_or(kInputLenDefault);
-    spec.dataset.output_len = spec.dataset.output_len.value_or(kOutputLenDefault);
-  }
+  set_default_lengths(spec.dataset, kInputLenDefault, kOutputLenDefault);
   const bool is_trace = spec.dataset.name == "mooncake" || spec.dataset.name == "timed_trace";
   if (is_trace && std::isinf(flags.bench.load.request_rate)) spec.load.kind = LoadKind::kTrace;
   spec.max_seconds = flags.bench.load.max_seconds;

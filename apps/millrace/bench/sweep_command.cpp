@@ -11,6 +11,7 @@
 #include "bench/bench_run.h"
 #include "bench/commands.h"
 #include "bench/environment.h"
+#include "bench/flag_values.h"
 #include "bench/flags.h"
 #include "bench/sweep_rates.h"
 #include "command_line.h"
@@ -73,8 +74,6 @@ Result<void> take_data(const std::string& text, DatasetOptions& dataset) {
 
 void add_flags(CommandLine& line, SweepFlags& flags) {
   flags.bench.target.backend = "openai-chat";
-  flags.bench.dataset.input_len = 512;
-  flags.bench.dataset.output_len = 128;
   add_target_flags(line, flags.bench.target);
   add_dataset_flags(line, flags.bench);
   line.add_callback(
@@ -183,6 +182,7 @@ class Sweep {
     PointSpec spec;
     spec.name = std::move(name);
     spec.dataset = flags_.bench.dataset;
+    set_default_lengths(spec.dataset, 512, 128);
     spec.num_prompts = flags_.bench.load.num_prompts;
     spec.max_seconds = flags_.bench.load.max_seconds;
     if (!spec.num_prompts && !spec.max_seconds) spec.max_seconds = kMaxSecondsDefault;
