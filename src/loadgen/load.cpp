@@ -328,7 +328,8 @@ Result<void> LoadRun::measure(const std::stop_token& stop) {
     wait_end(stop);
   }
   const std::vector<double> cpu_after = cpu_seconds();
-  const double wall = std::max(1e-9, to_seconds(Clock::now() - zero_));
+  // The threads are told kLead before the zero; a point that never began has no other time.
+  const double wall = std::max(to_seconds(kLead), to_seconds(Clock::now() - zero_));
   ClientUse& use = result_.client;
   use.cpu_seconds = feed_->cpu_seconds() - build_before;
   for (size_t i = 0; i < cpu_after.size(); ++i) {

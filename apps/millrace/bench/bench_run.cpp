@@ -66,6 +66,7 @@ BenchRun::BenchRun(const BenchFlags& flags, std::string command)
     : flags_(flags), command_(std::move(command)), nonce_(make_nonce()) {}
 
 Result<std::unique_ptr<BenchRun>> BenchRun::start(const BenchFlags& flags, std::string command) {
+  if (auto checked = check_flags(flags); !checked) return checked.error();
   std::unique_ptr<BenchRun> run(new BenchRun(flags, std::move(command)));
   Result<std::unique_ptr<InterruptSignal>> signal = InterruptSignal::make({SIGINT, SIGTERM});
   if (!signal) return signal.error();
@@ -212,7 +213,8 @@ Result<void> write_report(const std::string& path, const std::string& text) {
   bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (!is_stdout) is_written = std::fclose(file) == 0 && is_written;
   if (!is_written) {
-    return Error{ErrorCode::kResourceExhausted, fmt::format("{} could not be written", path), path};
+    const std::string name = is_stdout ? "stdout" : path;
+    return Error{ErrorCode::kResourceExhausted, name + " could not be written", name};
   }
   return {};
 }

@@ -102,6 +102,10 @@ void add_load_flags(CommandLine& line, LoadFlags& flags);   // rate, concurrency
 void add_limit_flags(CommandLine& line, LoadFlags& flags);  // number, time, warm-up, cleaning up
 void add_output_flags(CommandLine& line, OutputFlags& flags);
 
+// Numbers without sense and files that cannot be, before anything is measured. Errors name the
+// flag.
+Result<void> check_flags(const BenchFlags& flags);
+
 // The server. `url` replaces --base-url, where a command takes several. Errors name the flag.
 Result<Target> target_of(const TargetFlags& flags, const std::string& url = {});
 

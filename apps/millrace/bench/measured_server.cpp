@@ -21,7 +21,15 @@ Result<MeasuredServer> MeasuredServer::connect(
   if (!probe) return probe.error();
   const auto timeout =
       std::chrono::milliseconds(static_cast<int64_t>(flags.target.ready_timeout_s * 1000.0));
-  if (auto ready = probe->wait_ready(timeout); !ready) return ready.error();
+  if (auto ready = probe->wait_ready(timeout); !ready) {
+    Error error = ready.error();
+    error.message = fmt::format(
+        "{}: {}; is it running? (--base-url, --port, --ready-check-timeout-sec)",
+        target->url.host_field(),
+        error.message
+    );
+    return error;
+  }
   // Only who listens can be found by the port.
   const std::optional<int> pid =
       flags.target.pid ? flags.target.pid : find_local_server(target->url);

@@ -1,0 +1,96 @@
+// What makes no sense, said before anything is measured.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string_view>
+
+#include "bench/flags.h"
+
+namespace millrace::bench {
+namespace {
+
+constexpr double kSecondsMax = 1e7;  // four months: what is longer is a mistake
+constexpr int64_t kCountMax = 1'000'000'000;
+constexpr int64_t kConcurrencyMax = 1'000'000;
+constexpr int32_t kThreadsMax = 256;
+
+struct CountRule {
+  const char* flag;
+  std::optional<int64_t> count;
+  int64_t least = 0, most = 0;
+};
+
+struct SecondsRule {
+  const char* flag;
+  std::optional<double> seconds;
+  bool may_be_zero = false;
+};
+
+Result<void> check(const CountRule& rule) {
+  if (!rule.count || (*rule.count >= rule.least && *rule.count <= rule.most)) return {};
+  return invalid_argument(
+      fmt::format("{} is {}: expected {} to {}", rule.flag, *rule.count, rule.least, rule.most),
+      rule.flag
+  );
+}
+
+Result<void> check(const SecondsRule& rule) {
+  if (!rule.seconds) return {};
+  const double seconds = *rule.seconds;
+  const bool is_positive = rule.may_be_zero ? seconds >= 0.0 : seconds > 0.0;
+  if (is_positive && seconds <= kSecondsMax) return {};
+  return invalid_argument(
+      fmt::format(
+          "{} is {}: expected seconds, {} and at most {:.0f}",
+          rule.flag,
+          seconds,
+          rule.may_be_zero ? "0 or more" : "above 0",
+          kSecondsMax
+      ),
+      rule.flag
+  );
+}
+
+// Found out now: after an hour of measuring it would be a pity.
+Result<void> check_folder(const char* flag, const std::string& file) {
+  if (file.empty() || file == "-") return {};
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code error;
+  if (folder.empty() || std::filesystem::is_directory(folder, error)) return {};
+  return invalid_argument(
+      fmt::format("{} {}: there is no folder {}", flag, file, folder.string()), flag
+  );
+}
+
+}  // namespace
+
+Result<void> check_flags(const BenchFlags& flags) {
+  const LoadFlags& load = flags.load;
+  for (const CountRule& rule :
+       {CountRule{"--num-prompts", load.num_prompts, 1, kCountMax},
+        CountRule{"--num-warmups", load.num_warmups, 0, kCountMax},
+        CountRule{"--max-concurrency", load.max_concurrency, 1, kConcurrencyMax},
+        CountRule{"--client-threads", load.num_threads, 1, kThreadsMax}}) {
+    if (auto checked = check(rule); !checked) return checked;
+  }
+  for (const SecondsRule& rule :
+       {SecondsRule{"--max-seconds", load.max_seconds},
+        SecondsRule{"--grace-sec", load.grace_s, true},
+        SecondsRule{"--idle-timeout-sec", load.idle_timeout_s, true},
+        SecondsRule{"--ready-check-timeout-sec", flags.target.ready_timeout_s, true}}) {
+    if (auto checked = check(rule); !checked) return checked;
+  }
+  if (load.precision && !(*load.precision > 0.0)) {
+    return invalid_argument("--precision must be above 0 percent", "--precision");
+  }
+  const OutputFlags& output = flags.output;
+  for (const auto& [flag, file] :
+       {std::pair("--records", output.records),
+        std::pair("--html", output.html),
+        std::pair("--output", output.report)}) {
+    if (auto checked = check_folder(flag, file); !checked) return checked;
+  }
+  return {};
+}
+
+}  // namespace millrace::bench
