@@ -404,7 +404,8 @@ void LoadRun::fill_result() {
   bool is_first = true;
   bool has_any_answer = false;
   for (const RequestRecord& record : all) {
-    has_any_answer = has_any_answer || record.failure != FailureKind::kConnect;
+    has_any_answer = has_any_answer || (record.failure != FailureKind::kConnect &&
+                                        record.failure != FailureKind::kTls);
     if (record.phase != Phase::kMeasured) continue;
     result_.first_dispatch =
         is_first ? record.admitted : std::min(result_.first_dispatch, record.admitted);

@@ -71,7 +71,7 @@ std::vector<std::unique_ptr<SessionRun>> LoadControl::take_waiting() {
 
 void LoadControl::note_ended(const RequestRecord& record, TimePoint now) {
   if (record.outcome != Outcome::kFailed) return;
-  if (record.failure == FailureKind::kConnect) {
+  if (record.failure == FailureKind::kConnect || record.failure == FailureKind::kTls) {
     const int64_t now_ns = now.time_since_epoch().count();
     const int64_t num = num_refused_.fetch_add(1, std::memory_order_relaxed) + 1;
     if (num == 1) refused_since_ns_.store(now_ns, std::memory_order_relaxed);

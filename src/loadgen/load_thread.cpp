@@ -256,7 +256,9 @@ void LoadThread::finish(LoadConnection& connection) {
   const Ending ending{
       .ended = record.ended,
       .is_completed = record.outcome == Outcome::kCompleted,
-      .was_refused = record.failure == FailureKind::kConnect,
+      .was_refused = record.failure == FailureKind::kConnect ||
+                     record.failure == FailureKind::kTls ||
+                     record.failure == FailureKind::kClientLimit,
       .answer = std::move(answer),
   };
   {
