@@ -252,7 +252,10 @@ Result<Target> target_of(const TargetFlags& flags, const std::string& url) {
   std::string base = url.empty() ? flags.base_url : url;
   if (base.empty()) base = fmt::format("http://{}:{}", flags.host, flags.port);
   Result<http::BaseUrl> parsed = http::parse_base_url(base);
-  if (!parsed) return invalid_argument(parsed.error().message, "--base-url");
+  if (!parsed) {
+    const std::string flag = url.empty() ? "--base-url" : "--framework";
+    return invalid_argument(fmt::format("{} '{}': {}", flag, base, parsed.error().message), flag);
+  }
   target.url = *std::move(parsed);
   target.protocol = (*backend)->protocol;
   target.endpoint = flags.endpoint.empty() ? std::string((*backend)->endpoint) : flags.endpoint;

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""`millrace bench` as a person uses it, against `millrace bench mock`: every command, and bad input.
+
+    bench_test.py BINARY [unittest arguments]
+
+Needs no module beyond the standard library and no model.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BINARY = ""
+PATIENCE_S = 120
+ENVIRONMENT = {name: value for name, value in os.environ.items()
+               if not name.startswith("MILLRACE_") and name != "OPENAI_API_KEY"}
+SHORT = ("--input-len", "16", "--output-len", "8", "--no-calibration")
+
+
+class Mock:
+    """A mock server on a free port."""
+
+    def __init__(self, *flags):
+        self.process = subprocess.Popen([BINARY, "bench", "mock", "--port", "0", *flags], env=ENVIRONMENT,
+                                        stderr=subprocess.PIPE, text=True)
+        self.url = re.search(r"http://[\d.]+:\d+", self.process.stderr.readline())[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=PATIENCE_S)
+
+
+class BenchTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def bench(self, *arguments, code=0):
+        done = subprocess.run([BINARY, "bench", *map(str, arguments)], env=ENVIRONMENT, capture_output=True, text=True,
+                              cwd=self.folder, timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def refused(self, *arguments, code=1, says=""):
+        done = self.bench(*arguments, code=code)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertRegex(done.stderr, r"^millrace bench( \w+)?: ")
+        self.assertIn(says, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def records(self, name):
+        lines = [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+        return [line for line in lines if line["type"] == "request" and line["phase"] == "measured"]
+
+
+class CommandsTest(BenchTest):
+    def test_serve_and_every_report(self):
+        with Mock("--ttft-ms", "5", "--itl-ms", "1") as mock:
+            done = self.bench("serve", "--base-url", mock.url, *SHORT, "--num-prompts", 20, "--max-concurrency", 4,
+                              "--save-detailed", "--result-filename", "v.json", "--output-file", "s.jsonl",
+                              "--records", "r.jsonl", "--html", "r.html")
+            self.assertRegex(done.stdout, r"Successful requests: +20 ")
+            self.assertIn("Time per Output Token (excl. 1st token)", done.stdout)
+            sglang = self.bench("serve", "--backend", "sglang", "--base-url", mock.url, *SHORT, "--num-prompts", 8)
+            self.assertRegex(sglang.stdout, r"Backend: +sglang ")
+            self.assertIn("Max ITL (ms)", sglang.stdout)
+        saved = json.loads((self.folder / "v.json").read_text())
+        self.assertEqual((saved["completed"], saved["total_input_tokens"], saved["total_output_tokens"]), (20, 320, 160))
+        self.assertEqual([len(saved[key]) for key in ("ttfts", "itls", "generated_texts", "errors")], [20] * 4)
+        self.assertGreaterEqual(saved["mean_ttft_ms"], 5)
+        line = json.loads((self.folder / "s.jsonl").read_text())
+        self.assertEqual((line["completed"], line["max_concurrency"], line["random_output_len"]), (20, 4, 8))
+        self.assertEqual(len(self.records("r.jsonl")), 20)
+        page = (self.folder / "r.html").read_text()
+        self.assertFalse(re.findall(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=[\"']?https?:", page))
+        for shape, holds in (("grid", "B/I/H/O"), ("guidellm", "Inter Token Latency"), ("concurrency", "ISL:OSL=16:8"),
+                             ("plotly", "Plotly.newPlot"), ("sglang", "Serving Benchmark Result"),
+                             ("markdown", "Verdict"), ("csv", "name,framework"), ("html", "<!doctype html>")):
+            self.assertIn(holds, self.bench("report", "--in", "r.jsonl", "--shape", shape).stdout, shape)
+        self.assertIn("1 rows", self.bench("import", "v.json").stdout)
+
+    def test_concurrency_and_grid(self):
+        with Mock("--ttft-ms", "2") as mock:
+            done = self.bench("concurrency", "--base-url", mock.url, "--isl-osl", "16:8,8:4", "--max-concurrency", "1,2",
+                              "--no-calibration")
+            self.assertIn("ISL:OSL=16:8", done.stdout)
+            self.assertIn("ISL:OSL=8:4", done.stdout)
+            done = self.bench("grid", "--base-url", mock.url, "--b", "1,2", "--iho", "16/8/4", "--no-calibration")
+            self.assertIn("|1/16/8/4 ", done.stdout)
+            self.assertIn("|2/16/8/4 ", done.stdout)
+
+    def test_rate_and_compare_two_servers(self):
+        with Mock("--ttft-ms", "5") as fast, Mock("--ttft-ms", "25", "--itl-ms", "2") as slow:
+            both = ("--framework", "slow=" + slow.url, "--framework", "fast=" + fast.url)
+            done = self.bench("rate", *both, "--input-len", 16, "--output-len", 8, "--request-rate", "20,inf",
+                              "--seconds-per-rate", 1, "--inf-prompts", 8, "--no-calibration", "--jsonl", "p.jsonl")
+            self.assertIn("Plotly.newPlot", done.stdout)
+            self.assertTrue((self.folder / "p.jsonl").read_text())
+            done = self.bench("compare", *both, *SHORT, "--num-prompts", 6, "--max-concurrency", 2, "--rounds", 8)
+            for name in ("mean TTFT", "mean E2E"):
+                line = next(line for line in done.stdout.splitlines() if name in line)
+                self.assertIn("| fast |", line)
+                self.assertIn("| significant", line)
+
+    def test_sweep(self):
+        with Mock("--ttft-ms", "10", "--max-concurrency", "8") as mock:
+            done = self.bench("sweep", "--base-url", mock.url, "--data", "prompt_tokens=16,generated_tokens=8",
+                              "--sweep-size", 4, "--max-seconds", 1, "--no-calibration")
+        rows = [line.split("|")[1].strip() for line in done.stdout.splitlines() if " req/sec |" in line]
+        self.assertEqual(len(rows), 4, done.stdout)
+        self.assertLessEqual({"synchronous", "throughput"}, set(rows))
+
+    def test_capacity(self):
+        with Mock("--ttft-ms", "20", "--itl-ms", "2", "--max-concurrency", "4") as mock:
+            done = self.bench("capacity", "--by", "concurrency", "--goodput", "ttft:37", "--percentile", 90,
+                              "--seconds", 0.5, "--base-url", mock.url, *SHORT)
+        self.assertIn("capacity: 4 requests at once", done.stdout)
+
+    def test_calibrate(self):
+        self.assertIn("| concurrency 2 |", self.bench("calibrate", "--max-concurrency", 2, "--seconds", 0.3).stdout)
+
+
+class BadInputTest(BenchTest):
+    def serve(self, mock, *more, code=0):
+        return self.bench("serve", "--base-url", mock.url, *SHORT, "--max-concurrency", 2, *more, code=code)
+
+    def test_strict_says_what_cannot_be_trusted(self):
+        for flags, code in ((("--output-share", "0.8"), "output_length"), (("--prefix-hit-rate", "0.5"), "prefix_hits")):
+            with Mock(*flags) as mock:
+                self.serve(mock, "--num-prompts", 20, "--records", code, "--strict", code=4)
+            self.assertIn(code, self.bench("import", code).stdout)
+
+    def test_failing_streams(self):
+        for flag, kind in (("--malformed-every", "malformed"), ("--breaks-every", "closed"), ("--fails-every", "status")):
+            with Mock(flag, "4") as mock:
+                done = self.serve(mock, "--num-prompts", 20, "--records", kind)
+            self.assertRegex(done.stderr, r"of 20 requests \([\d.]+ %\) failed: \d " + kind)
+            self.assertEqual(len(self.records(kind)), 20)
+
+    def test_a_server_that_dies(self):
+        with Mock("--dies-after", "10") as mock:
+            done = self.serve(mock, "--num-prompts", 500, "--records", "r.jsonl", "--strict", code=4)
+        self.assertEqual(len(re.findall("for example: cannot connect to", done.stderr)), 1, done.stderr)
+        whole = [request for request in self.records("r.jsonl") if request["outcome"] == "completed"]
+        self.assertTrue(5 <= len(whole) <= 9, len(whole))
+
+    def test_interrupted(self):
+        with Mock("--ttft-ms", "20") as mock:
+            run = subprocess.Popen([BINARY, "bench", "serve", "--base-url", mock.url, *SHORT, "--num-prompts", "9000",
+                                    "--max-concurrency", "2", "--records", "r.jsonl"], cwd=self.folder, env=ENVIRONMENT,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            time.sleep(1.5)  # to be well under way, on a slow machine too
+            run.send_signal(signal.SIGINT)
+            said = run.communicate(timeout=PATIENCE_S)[1]
+        self.assertEqual(run.returncode, 130, said)
+        self.assertIn("interrupted before the end", said)
+        self.assertTrue(self.records("r.jsonl"))
+
+    def test_one_line_each(self):
+        (self.folder / "bad.jsonl").write_text('{"prompt": "a", "output_tokens": 3}\noops\n')
+        self.refused("serve", "--base-url", "http://127.0.0.1:1", "--ready-check-timeout-sec", 0.2, says="127.0.0.1:1")
+        with Mock("--api-key", "right") as mock:
+            at = ("serve", "--base-url", mock.url, "--api-key")
+            self.refused(*at, "wrong", says="key")
+            self.refused(*at, "right", "--model", "nope", says="it has mock")
+            self.refused(*at, "right", "--dataset-name", "custom", "--dataset-path", "bad.jsonl", says="bad.jsonl:2")
+        for flags in (("--max-seconds", "x"), ("--max-seconds", "-1"), ("--num-prompts", "0"), ("--nope",),
+                      ("--backend", "x"), ("--goodput", "x:1"), ("--extra-body", "["), ("--base-url", "nonsense"),
+                      ("--max-concurrency", "0"), ("--records", "no/folder/x"), ("--request-rate", "-1")):
+            self.refused("serve", *flags, code=2, says=flags[0])
+        for command in (("compare",), ("capacity",), ("sweep", "--rate-type", "x"), ("grid", "--iho", "1/2/3"),
+                        ("rate", "--framework", "x"), ("report",), ("srve",)):
+            self.refused(*command, code=2)
+
+
+if __name__ == "__main__":
+    BINARY = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)
