@@ -16,7 +16,7 @@ usage: bench/loadgen.sh [OPTIONS]
   --scenario A,B      of: requests, streams, request_latency, chunk_latency (default: all)
   --requests N        of requests; up to 100,000 are all worded before the clock (default: 100000)
   --rate R            of request_latency, in requests/s (default: 5000)
-  --streams N         of chunk_latency, each 1,000 tokens/s (default: 200)
+  --streams N         of chunk_latency, each 1,000 tokens/s, every one a packet of its own (default: 20)
 TEXT
 }
 
@@ -30,7 +30,7 @@ seconds=5
 scenarios=requests,streams,request_latency,chunk_latency
 requests=100000
 rate=5000
-streams=200
+streams=20
 while [ $# -gt 0 ]; do
   case "$1" in
     --millrace) millrace=$2; shift 2 ;;
