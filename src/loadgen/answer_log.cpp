@@ -60,7 +60,7 @@ int64_t AnswerLog::add(const EventFields& event, Nanos now) {
     if (!record.first_token) record.first_token = now;
     record.last_token = now;
   }
-  if (options_.keeps_chunks) record.chunks.push_back(Chunk::of(now, num_tokens));
+  if (options_.keeps_chunks) record.chunks.push_back(Chunk::make(now, num_tokens));
   return num_tokens;
 }
 

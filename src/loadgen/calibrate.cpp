@@ -85,8 +85,8 @@ Calibration figures_of(const LoadResult& result, const CalibrationLoad& load) {
 
 // Half of what was measured: a closed loop then turns twice as fast, unless the client is its
 // limit.
-Nanos mock_time(double measured_ns, double least_ns, double most_ns) {
-  return Nanos(static_cast<int64_t>(std::clamp(measured_ns / 2.0, least_ns, most_ns)));
+Nanos mock_time(double measured_ns, double most_ns) {
+  return Nanos(static_cast<int64_t>(std::clamp(measured_ns / 2.0, 0.0, most_ns)));
 }
 
 LoadOptions options_of(const CalibrationLoad& load) {
@@ -127,8 +127,8 @@ std::optional<CalibrationLoad> calibration_load_of(const PointRecord& record, Pr
   if (num_done == 0) return std::nullopt;
   CalibrationLoad load;
   load.protocol = protocol;
-  load.ttft = mock_time(quantile(ttft, 0.5), 1e6, 2e8);
-  load.itl = mock_time(quantile(itl, 0.5), 2e5, 5e7);
+  load.ttft = mock_time(quantile(ttft, 0.5), 2e8);
+  load.itl = mock_time(quantile(itl, 0.5), 5e7);
   load.num_output_tokens = std::clamp<int64_t>(num_tokens / num_done, 2, 32);
   load.num_threads = record.client.num_threads;
   const double seconds =

@@ -113,7 +113,7 @@ void shift(RequestRecord& record, Nanos by) {
     if (*time) **time += by;
   }
   for (Chunk& chunk : record.chunks) {
-    chunk = Chunk::of(chunk.at() + by, static_cast<int64_t>(chunk.num_tokens));
+    chunk = Chunk::make(chunk.at() + by, static_cast<int64_t>(chunk.num_tokens));
   }
 }
 

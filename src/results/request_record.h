@@ -29,12 +29,6 @@ struct Chunk {
     return std::bit_cast<Chunk>((at_bits & 0xffff'ffff'ffffULL) | token_bits << 48);
   }
   Nanos at() const { return Nanos(at_ns); }
-  // `at` within 39 hours; more tokens than fit are the most that do.
-  static Chunk of(Nanos at, int64_t num_tokens) {
-    const auto num = static_cast<uint64_t>(std::clamp<int64_t>(num_tokens, 0, 65535));
-    // By bits: g++ has no cast to a field's width.
-    return std::bit_cast<Chunk>((static_cast<uint64_t>(at.count()) << 16 >> 16) | num << 48);
-  }
   friend bool operator==(const Chunk&, const Chunk&) = default;
 };
 

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "bench/flag_values.h"
+
 namespace millrace::bench {
 namespace {
 

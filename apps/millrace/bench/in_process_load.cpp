@@ -61,6 +61,8 @@ class ClosedLoop {
   void take(Sink& sink, const EngineEvent& event);
   void take_token(RequestRecord& record, const TokenEvent& event) const;
   void finish(RequestRecord record);
+  void keep(RequestRecord record);
+  void release();
   Nanos since_start(TimePoint when) const {
     return std::chrono::duration_cast<Nanos>(when - start_);
   }
@@ -107,19 +109,31 @@ std::optional<std::pair<EngineRequest, RequestRecord>> ClosedLoop::take_next(int
   return std::pair(std::move(request), std::move(record));
 }
 
+// The next request that the engine takes; those that it refuses are over at once.
 void ClosedLoop::send_next(int32_t slot) {
-  auto next = take_next(slot);
-  if (!next) return;
-  auto& [request, record] = *next;
-  record.scheduled = record.admitted = record.sent = since_start(Clock::now());
-  auto sink = std::make_shared<Sink>(*this, std::move(record));
-  const Result<RequestId> accepted = engine_.submit(std::move(request), sink);
-  if (accepted) return;
-  sink->record.outcome = Outcome::kFailed;
-  sink->record.failure = FailureKind::kServerError;
-  sink->record.error = accepted.error().message;
-  sink->record.ended = since_start(Clock::now());
-  finish(std::move(sink->record));
+  while (auto next = take_next(slot)) {
+    auto& [request, record] = *next;
+    record.scheduled = record.admitted = record.sent = since_start(Clock::now());
+    auto sink = std::make_shared<Sink>(*this, std::move(record));
+    const Result<RequestId> accepted = engine_.submit(std::move(request), sink);
+    if (accepted) return;
+    sink->record.outcome = Outcome::kFailed;
+    sink->record.failure = FailureKind::kServerError;
+    sink->record.error = accepted.error().message;
+    sink->record.ended = since_start(Clock::now());
+    keep(std::move(sink->record));
+    release();
+  }
+}
+
+void ClosedLoop::keep(RequestRecord record) {
+  const std::lock_guard lock(mutex_);
+  records_.push_back(std::move(record));
+}
+
+void ClosedLoop::release() {
+  const std::lock_guard lock(mutex_);
+  if (--num_live_ == 0) done_.notify_all();
 }
 
 void ClosedLoop::take_token(RequestRecord& record, const TokenEvent& event) const {
@@ -152,15 +166,12 @@ void ClosedLoop::take(Sink& sink, const EngineEvent& event) {
   finish(std::move(record));
 }
 
+// The next one is under way before this one is let go, so that the phase is not over between them.
 void ClosedLoop::finish(RequestRecord record) {
   const int32_t slot = record.slot;
-  {
-    const std::lock_guard lock(mutex_);
-    records_.push_back(std::move(record));
-  }
+  keep(std::move(record));
   send_next(slot);
-  const std::lock_guard lock(mutex_);
-  if (--num_live_ == 0) done_.notify_all();
+  release();
 }
 
 void ClosedLoop::run_phase(size_t from, size_t to, int64_t num_slots, Phase phase) {

@@ -63,7 +63,7 @@ TEST(SavedResult, FlagsImplyOneAnother) {
   EXPECT_TRUE(appended.is_saved && appended.is_appended);
   EXPECT_TRUE(parse({"--output-details"}).keeps_texts());
   EXPECT_EQ(
-      parse({"--percentile-metrics", "ttft,e2el"}).vllm_options().metrics,
+      parse({"--percentile-metrics", "ttft,e2el"}).vllm_options({}).metrics,
       (std::vector<std::string>{"ttft", "e2el"})
   );
 }
