@@ -2,7 +2,9 @@
 // grows however long the load is.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <mutex>
 #include <vector>

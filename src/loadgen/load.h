@@ -26,8 +26,11 @@ struct LoadProgress {
 
 struct LoadOptions {
   LoadPlan load;
-  uint64_t seed = 0;                    // of arrivals
-  int64_t num_warmups = 0;              // before the clock, at most max_concurrency at once
+  uint64_t seed = 0;  // of arrivals
+  // Before the clock, at most max_concurrency at once, first turns alone. They take the sessions
+  // from first_session on, and the measured ones follow; where the dataset has too few for both,
+  // all warm-ups repeat its first one.
+  int64_t num_warmups = 0;
   int64_t first_session = 0;            // of the dataset: a point does not repeat another's prompts
   std::optional<int64_t> num_sessions;  // at most the dataset's size; none: until max_duration
   std::optional<Nanos> max_duration;    // nothing new is sent after it
@@ -51,12 +54,21 @@ struct LoadResult {
   Nanos first_dispatch{0};
   Nanos finished{0};
   StopReason stop_reason = StopReason::kAllDone;
-  std::vector<RequestRecord> requests;  // by index
+  // By index: warm-ups first, then the measured, a session's turns one after the other. `session`
+  // is the dataset's number. A request that was due and had no turn is kUnfinished with sent ==
+  // ended, but for kBurst with a limit, whose schedule is only "as soon as there is a place".
+  std::vector<RequestRecord> requests;
   ClientUse client;
   // What ended the point early: the dataset could not give a session.
   std::optional<Error> error;
 };
 
+// Closed loop: a slot keeps its session to the end, think times too. Open loop: each turn needs a
+// place of its own; those who wait are served in the schedule's order.
+//
+// Where usage deltas are wanted, one request for one token is sent before all others, to see
+// whether the server takes the field; it is no record.
+//
 // Blocks until all is done, sends from threads of its own. Bodies are built and connections opened
 // before the clock, as far as is known by then. Failing requests are records, not errors: errors
 // are a dataset that cannot give a session and a machine that cannot start threads. A dead server
