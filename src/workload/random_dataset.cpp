@@ -57,7 +57,7 @@ class DrawnDataset : public Dataset {
       : options_(options),
         keys_(run_keys(options)),
         writer_(std::move(writer)),
-        samplers_(std::move(samplers)) {}
+        samplers_(samplers) {}
 
   std::optional<size_t> size() const override { return options_.num_sessions; }
 
@@ -137,7 +137,7 @@ class RandomIdsDataset : public DrawnDataset {
       LengthSamplers samplers,
       std::vector<TokenId> prefix_ids
   )
-      : DrawnDataset(options, std::move(writer), std::move(samplers)),
+      : DrawnDataset(options, std::move(writer), samplers),
         prefix_ids_(std::move(prefix_ids)) {}
 
  private:

@@ -46,8 +46,8 @@ class EmulatedDataset : public Dataset {
         writer_(std::move(writer)),
         text_(std::move(text)),
         starts_(word_starts(text_)),
-        input_(std::move(input)),
-        output_(std::move(output)) {}
+        input_(input),
+        output_(output) {}
 
   std::optional<size_t> size() const override { return options_.num_sessions; }
 
