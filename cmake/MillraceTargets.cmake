@@ -2,6 +2,7 @@
 #   x.cpp            library            x_test.cpp    unit test (one program per folder: <folder>_test)
 #   x_avx2.cpp       library, AVX2      x_bench.cpp   microbenchmark (<folder>_bench)
 #   x_avx512.cpp     library, AVX-512   x_fuzz.cpp    fuzz target, one program each (preset "fuzz")
+#   x_avx512_dot.cpp library, AVX-512 with BF16 and VNNI
 include(GoogleTest)
 
 set(MILLRACE_AVX2_FLAGS -mavx2 -mfma -mf16c)
@@ -10,6 +11,7 @@ set(MILLRACE_AVX512_FLAGS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND MILLRACE_AVX512_FLAGS -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
+set(MILLRACE_AVX512_DOT_FLAGS ${MILLRACE_AVX512_FLAGS} -mavx512bf16 -mavx512vnni)
 
 if(MILLRACE_FUZZ)
   add_custom_target(fuzzers)
@@ -32,6 +34,8 @@ function(millrace_library name)
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX2_FLAGS}")
     elseif(source MATCHES "_avx512\\.cpp$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX512_FLAGS}")
+    elseif(source MATCHES "_avx512_dot\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX512_DOT_FLAGS}")
     endif()
   endforeach()
 
@@ -131,6 +135,8 @@ function(millrace_header_check)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n")
     if(header MATCHES "_avx512\\.h$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX512_FLAGS}")
+    elseif(header MATCHES "_avx512_dot\\.h$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX512_DOT_FLAGS}")
     elseif(header MATCHES "_avx2\\.h$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX2_FLAGS}")
     endif()
