@@ -22,6 +22,9 @@ constexpr std::chrono::milliseconds kRefusedPause{100};
 // So that answers are read while a burst is sent.
 constexpr int kArrivalsAtOnce = 64;
 
+// More than a timer is late by in 99 of 100 cases (38 us on an idle virtual machine).
+constexpr std::chrono::microseconds kWakesEarly{60};
+
 }  // namespace
 
 LoadThread::LoadThread(const LoadShared& shared, int32_t index)
@@ -47,7 +50,30 @@ Result<void> LoadThread::start() {
 void LoadThread::run() {
   ::pthread_setname_np(::pthread_self(), fmt::format("load-{}", index_).c_str());
   const http::SigpipeBlock block;
-  io_.run();
+  while (io_.run_one() != 0) watch_for_due();
+}
+
+// A thread that sleeps until a request is due sends it 20 to 60 us late. So the timer wakes it
+// early, and it looks at the clock and the sockets until then.
+void LoadThread::watch_for_due() {
+  for (;;) {
+    const std::optional<TimePoint> due = next_due();
+    const TimePoint now = Clock::now();
+    if (!due || *due - now > kWakesEarly || io_.stopped()) return;
+    if (*due <= now) {
+      settle();
+      if (next_due() == due) return;  // as many as are done at once: what can be read comes first
+    } else if (io_.poll() == 0) {
+      idle_ns_.fetch_add((Clock::now() - now).count(), std::memory_order_relaxed);
+    }
+  }
+}
+
+std::optional<TimePoint> LoadThread::next_due() const {
+  std::optional<TimePoint> due;
+  if (next_arrival_ != nullptr) due = zero_ + next_arrival_->due;
+  if (!alarms_.empty() && (!due || alarms_.begin()->first < *due)) due = alarms_.begin()->first;
+  return due;
 }
 
 void LoadThread::post(std::function<void()> task) {
@@ -62,7 +88,8 @@ double LoadThread::cpu_seconds() {
   timespec time = {};
   if (::pthread_getcpuclockid(thread_.native_handle(), &clock) != 0) return 0.0;
   ::clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  const auto idle = static_cast<double>(idle_ns_.load(std::memory_order_relaxed));
+  return static_cast<double>(time.tv_sec) + 1e-9 * (static_cast<double>(time.tv_nsec) - idle);
 }
 
 void LoadThread::take_records(std::vector<RequestRecord>& out) {
@@ -380,13 +407,9 @@ void LoadThread::expire_requests(TimePoint now) {
 }
 
 void LoadThread::arm_timer() {
-  std::optional<TimePoint> at;
-  const auto consider = [&](TimePoint candidate) {
-    if (!at || candidate < *at) at = candidate;
-  };
-  if (next_arrival_ != nullptr) consider(zero_ + next_arrival_->due);
-  if (!alarms_.empty()) consider(alarms_.begin()->first);
-  if (!busy_.empty()) consider(busy_.front()->deadline);
+  std::optional<TimePoint> at = next_due();
+  if (at) *at -= kWakesEarly;
+  if (!busy_.empty() && (!at || busy_.front()->deadline < *at)) at = busy_.front()->deadline;
   if (!at || (timer_at_ && *timer_at_ <= *at)) return;
   timer_at_ = at;
   timer_.expires_at(*at);

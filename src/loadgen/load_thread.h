@@ -81,7 +81,7 @@ class LoadThread final : private ConnectionOwner {
   void take_records(std::vector<RequestRecord>& out);
   const LoadCounters& counters() const { return counters_; }
   LiveSamples& live_samples() { return live_samples_; }
-  // Processor time since the start.
+  // Processor time since the start, without what was spent on watching the clock.
   double cpu_seconds();
 
  private:
@@ -108,6 +108,8 @@ class LoadThread final : private ConnectionOwner {
   void on_closed(LoadConnection& connection, const ConnectionFailure& failure) override;
 
   void run();
+  void watch_for_due();
+  std::optional<TimePoint> next_due() const;
   void post(std::function<void()> task);
   Nanos since_zero(TimePoint at) const { return at - zero_; }
 
@@ -168,6 +170,7 @@ class LoadThread final : private ConnectionOwner {
   LoadCounters counters_;
   LiveSamples live_samples_;
   int64_t num_sample_reads_ = 0;
+  std::atomic<int64_t> idle_ns_{0};  // spent on watching the clock
   std::thread thread_;
 };
 
