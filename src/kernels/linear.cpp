@@ -28,7 +28,7 @@ constexpr KernelVersions<PanelFunction> kVersions = {
          linear_avx512_dot},
 };
 
-void check_shapes(const LinearArgs& args) {
+void check_shapes(const LinearArgs& args, size_t num_threads) {
   const PackedMatrix& weights = args.weights;
   CHECK(args.x.num_columns == weights.num_columns(), "x has the weights' inputs");
   CHECK(args.out.num_rows == args.x.num_rows, "one output row a token");
@@ -38,7 +38,7 @@ void check_shapes(const LinearArgs& args) {
   );
   CHECK(
       args.scratch.size() >=
-          linear_scratch_bytes(weights.dtype(), args.x.num_rows, args.x.num_columns),
+          linear_scratch_bytes(weights.dtype(), num_threads, args.x.num_rows, args.x.num_columns),
       "scratch for the inputs"
   );
   if (args.epilogue == LinearEpilogue::kSiluMul) {
@@ -49,6 +49,15 @@ void check_shapes(const LinearArgs& args) {
   } else {
     CHECK(args.out.num_columns == weights.num_rows(), "out has the weights' outputs");
   }
+}
+
+size_t bytes_of_inputs(size_t num_tokens, size_t num_inputs) {
+  return num_tokens * round_up(num_inputs, kInputsPerScratchRow) * sizeof(float);
+}
+// Where one thread unpacks panels.
+size_t bytes_of_unpacked(size_t num_inputs) {
+  return kUnpackedPanels * PackedMatrix::kPanelRows * round_up(num_inputs, kInputsPerScratchRow) *
+         sizeof(BFloat16);
 }
 
 // Puts x into the scratch as the kernel for `executor.isa` reads it.
@@ -69,38 +78,57 @@ EncodedInputs encode_inputs(const Executor& executor, const LinearArgs& args) {
   return {rows, stride};
 }
 
-}  // namespace
-
-size_t linear_scratch_bytes(DType weights, size_t num_tokens, size_t num_inputs) {
-  if (weights != DType::kBFloat16) return 0;
-  return num_tokens * round_up(num_inputs, kInputsPerScratchRow) * sizeof(float);
-}
-
-void linear(const Executor& executor, const LinearArgs& args) {
-  check_shapes(args);
-  if (args.x.num_rows == 0) return;
-  const EncodedInputs x = encode_inputs(executor, args);
-  const LinearTask task = {
+LinearTask make_task(const LinearArgs& args, const EncodedInputs& x) {
+  return {
       .x = x.data,
       .x_stride = x.stride,
       .num_tokens = args.x.num_rows,
       .num_inputs = args.x.num_columns,
       .weights = args.weights.data(),
       .panel_size = args.weights.panel_size(),
+      .first_panel = 0,
+      .exceptions = args.weights.exceptions().empty() ? nullptr : args.weights.exceptions().data(),
+      .unpacked = nullptr,
       .bias = args.bias.empty() ? nullptr : args.bias.data(),
       .out = args.out.data,
       .out_stride = args.out.stride,
       .num_outputs = args.out.num_columns,
       .epilogue = args.epilogue,
   };
+}
+
+}  // namespace
+
+size_t linear_scratch_bytes(
+    DType weights, size_t num_threads, size_t num_tokens, size_t num_inputs
+) {
+  if (weights != DType::kBFloat16 || num_tokens == 0) return 0;
+  return bytes_of_inputs(num_tokens, num_inputs) + num_threads * bytes_of_unpacked(num_inputs);
+}
+
+void linear(const Executor& executor, const LinearArgs& args) {
+  const size_t num_threads = executor.pool.num_threads();
+  check_shapes(args, num_threads);
+  if (args.x.num_rows == 0) return;
+  const bool is_packed = args.weights.dtype() == DType::kBFloat16;
+  const LinearTask task = make_task(args, encode_inputs(executor, args));
   const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
-  const bool flushes = args.weights.dtype() == DType::kBFloat16;
   const size_t panels_per_unit = args.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
   const size_t num_units = args.weights.num_panels() / panels_per_unit;
-  executor.pool.parallel_for(num_units, [&](size_t begin, size_t end) {
+  executor.pool.parallel_for(num_threads, [&](size_t first, size_t last) {
     const std::optional<DenormalsAreZero> scope =
-        flushes ? std::optional<DenormalsAreZero>(std::in_place) : std::nullopt;
-    function(task, begin * panels_per_unit, end * panels_per_unit);
+        is_packed ? std::optional<DenormalsAreZero>(std::in_place) : std::nullopt;
+    for (size_t thread = first; thread < last; ++thread) {
+      LinearTask own = task;
+      if (is_packed) {
+        const size_t begin = bytes_of_inputs(args.x.num_rows, args.x.num_columns) +
+                             thread * bytes_of_unpacked(args.x.num_columns);
+        own.unpacked = reinterpret_cast<BFloat16*>(&args.scratch[begin]);
+      }
+      const size_t begin = num_units * thread / num_threads;
+      const size_t end = num_units * (thread + 1) / num_threads;
+      function(own, begin * panels_per_unit, end * panels_per_unit);
+    }
   });
 }
 

@@ -6,8 +6,9 @@
 //
 //   weights            inputs              order of the sum
 //   float32, float16   float32             ascending
-//   bfloat16           rounded to bfloat16 pair by pair, of each pair the odd one first; denormals
-//                      are zero: what vdpbf16ps does
+//   bfloat16           rounded to bfloat16 pair by pair, of each pair the odd one first; then the
+//                      panel's exceptions (packed_bfloat16.h); denormals are zero: what vdpbf16ps
+//                      does
 #pragma once
 
 #include <span>
@@ -30,9 +31,11 @@ struct LinearArgs {
   std::span<std::byte> scratch = {};  // linear_scratch_bytes(), aligned to 64 bytes
 };
 
-// Where x stands as the weights' kernel reads it; 0 if that is as it is. The same for every
-// instruction set.
-size_t linear_scratch_bytes(DType weights, size_t num_tokens, size_t num_inputs);
+// Where x stands as the weights' kernel reads it, and where each thread unpacks some panels; 0 if
+// neither is wanted. The same for every instruction set.
+size_t linear_scratch_bytes(
+    DType weights, size_t num_threads, size_t num_tokens, size_t num_inputs
+);
 
 // The output panels are split over the threads. No tokens: nothing happens.
 void linear(const Executor& executor, const LinearArgs& args);

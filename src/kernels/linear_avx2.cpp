@@ -1,6 +1,7 @@
 #include "kernels/lanes_avx2.h"
 #include "kernels/linear_kernel.h"
 #include "kernels/linear_lanes.h"
+#include "kernels/packed_bfloat16_avx2.h"
 
 namespace millrace {
 namespace {
@@ -20,7 +21,9 @@ void linear_avx2(const LinearTask& task, size_t panel_begin, size_t panel_end) {
 }
 template <>
 void linear_avx2<BFloat16>(const LinearTask& task, size_t panel_begin, size_t panel_end) {
-  linear_lanes<Avx2Lanes, TileShape, PairsOfInputs<Avx2Lanes>>(task, panel_begin, panel_end);
+  linear_unpacked<Avx2Lanes, TileShape, PairsOfInputs<Avx2Lanes>>(
+      task, panel_begin, panel_end, unpack_panel
+  );
 }
 
 template void linear_avx2<float>(const LinearTask&, size_t, size_t);

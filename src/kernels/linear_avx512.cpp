@@ -1,6 +1,7 @@
 #include "kernels/lanes_avx512.h"
 #include "kernels/linear_kernel.h"
 #include "kernels/linear_lanes.h"
+#include "kernels/packed_bfloat16_avx512.h"
 
 namespace millrace {
 namespace {
@@ -23,7 +24,9 @@ void linear_avx512(const LinearTask& task, size_t panel_begin, size_t panel_end)
 }
 template <>
 void linear_avx512<BFloat16>(const LinearTask& task, size_t panel_begin, size_t panel_end) {
-  linear_lanes<Avx512Lanes, TileShape, PairsOfInputs<Avx512Lanes>>(task, panel_begin, panel_end);
+  linear_unpacked<Avx512Lanes, TileShape, PairsOfInputs<Avx512Lanes>>(
+      task, panel_begin, panel_end, unpack_panel
+  );
 }
 
 template void linear_avx512<float>(const LinearTask&, size_t, size_t);

@@ -53,7 +53,9 @@ void BM_Linear(benchmark::State& state) {
   const std::vector<PackedMatrix> matrices = cold_matrices(dtype, layer);
   std::vector<float> x = random_floats(num_tokens * layer.num_inputs, 2);
   std::vector<float> out(num_tokens * layer.num_outputs);
-  Buffer scratch = *Buffer::allocate(linear_scratch_bytes(dtype, num_tokens, layer.num_inputs));
+  Buffer scratch = *Buffer::allocate(
+      linear_scratch_bytes(dtype, pool.num_threads(), num_tokens, layer.num_inputs)
+  );
   size_t next = 0;
   for (auto _ : state) {
     linear(

@@ -4,6 +4,9 @@
 
 #include <cstddef>
 
+#include "kernels/packed_bfloat16_layout.h"
+#include "tensor/dtype.h"
+
 namespace millrace {
 
 enum class LinearEpilogue {
@@ -11,6 +14,9 @@ enum class LinearEpilogue {
   kAddToOut,  // out = out + (sum + bias): the residual, in place
   kSiluMul,   // out = silu(gate) * up, where panels alternate: 16 rows of gate, 16 rows of up
 };
+
+// A bfloat16 matrix is unpacked so many panels at a time, where that serves several tokens.
+constexpr size_t kUnpackedPanels = 4;
 
 struct LinearTask {
   // [num_tokens, num_inputs] in the kernel's input type, rows x_stride elements apart. Inputs of a
@@ -21,22 +27,25 @@ struct LinearTask {
   size_t num_inputs;
   const void* weights;  // [num_panels][panel_size], see packed_matrix.h
   size_t panel_size;
-  const float* bias;  // [num_panels * 16] or null
-  float* out;         // [num_tokens, num_outputs], rows out_stride apart
+  size_t first_panel;                 // the one that `weights` begins with
+  const PanelExceptions* exceptions;  // [num_panels] of a bfloat16 matrix
+  BFloat16* unpacked;                 // scratch for kUnpackedPanels panels of one
+  const float* bias;                  // [num_panels * 16] or null
+  float* out;                         // [num_tokens, num_outputs], rows out_stride apart
   size_t out_stride;
   size_t num_outputs;
   LinearEpilogue epilogue;
 };
 
-// Panels [panel_begin, panel_end); both even for kSiluMul. Weight: float, Float16 or BFloat16; the
-// inputs are float.
+// Panels [panel_begin, panel_end); both even for kSiluMul. Weight: float, Float16, or BFloat16 for
+// matrices that are packed so (packed_bfloat16.h). The inputs are float.
 template <class Weight>
 void linear_reference(const LinearTask& task, size_t panel_begin, size_t panel_end);
 template <class Weight>
 void linear_avx2(const LinearTask& task, size_t panel_begin, size_t panel_end);
 template <class Weight>
 void linear_avx512(const LinearTask& task, size_t panel_begin, size_t panel_end);
-// Weights and inputs are BFloat16.
+// The same for BFloat16; the inputs are BFloat16 too.
 void linear_avx512_dot(const LinearTask& task, size_t panel_begin, size_t panel_end);
 
 }  // namespace millrace

@@ -14,6 +14,9 @@ namespace {
 // parts, which are done for a whole tile before the next. `Weight` and `Input` are what the matrix
 // and the activations hold; weights<part>() reads those of 16 rows, inputs<part>() broadcasts.
 
+template <class Lanes, class Format, size_t kPanels, size_t kTokens>
+void sum_steps(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out);
+
 // A fused multiply-add for each input. T: float or Float16.
 template <class Lanes, class T>
 struct EachInput {
@@ -33,9 +36,14 @@ struct EachInput {
   [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes weights, Lanes inputs) {
     return Lanes::fma(weights, inputs, sums);
   }
+  template <size_t kPanels, size_t kTokens>
+  static void sum_tile(const LinearTask& task, size_t panel, size_t token, float* out) {
+    sum_steps<Lanes, EachInput, kPanels, kTokens>(task, panel, token, out);
+  }
 };
 
-// Two for each pair of inputs, the odd one first, as vdpbf16ps adds them.
+// Two for each pair of inputs, the odd one first, as vdpbf16ps adds them; of a panel that is
+// unpacked.
 template <class Lanes>
 struct PairsOfInputs {
   using Weight = BFloat16;
@@ -53,6 +61,10 @@ struct PairsOfInputs {
   }
   [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes weights, Lanes inputs) {
     return Lanes::fma(weights, inputs, sums);
+  }
+  template <size_t kPanels, size_t kTokens>
+  static void sum_tile(const LinearTask& task, size_t panel, size_t token, float* out) {
+    sum_steps<Lanes, PairsOfInputs, kPanels, kTokens>(task, panel, token, out);
   }
 };
 
@@ -77,10 +89,11 @@ template <class Lanes, class Format, size_t kPart, size_t kPanels, size_t kToken
 
 // The sums of kPanels panels for kTokens tokens. `out`: [kPanels][kTokens][16].
 template <class Lanes, class Format, size_t kPanels, size_t kTokens>
-void sum_tile(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out) {
+void sum_steps(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out) {
   using Weight = typename Format::Weight;
   using Input = typename Format::Input;
-  const Weight* panels = static_cast<const Weight*>(task.weights) + panel_begin * task.panel_size;
+  const Weight* panels =
+      static_cast<const Weight*>(task.weights) + (panel_begin - task.first_panel) * task.panel_size;
   const Input* x = static_cast<const Input*>(task.x) + token_begin * task.x_stride;
   Lanes sums[kPanels][kTokens];  // in registers: every index below is known when compiling
 #pragma GCC unroll 8
@@ -110,6 +123,35 @@ struct TilePlace {
   size_t token_begin;
   size_t num_tokens;
 };
+
+[[gnu::always_inline]] inline float widened(float value) {
+  return value;
+}
+[[gnu::always_inline]] inline float widened(BFloat16 value) {
+  const uint32_t bits = static_cast<uint32_t>(value.bits) << 16;
+  float result;
+  __builtin_memcpy(&result, &bits, sizeof(result));
+  return result;
+}
+
+// The weights that their panels leave out, after all others, in the order of their columns.
+template <class Format>
+void add_exceptions(const LinearTask& task, const TilePlace& place, float* sums) {
+  using Input = typename Format::Input;
+  const Input* x = static_cast<const Input*>(task.x) + place.token_begin * task.x_stride;
+  for (size_t panel = 0; panel < place.num_panels; ++panel) {
+    const PanelExceptions& exceptions = task.exceptions[place.panel_begin + panel];
+    for (size_t i = 0; i < exceptions.size; ++i) {
+      const WeightException& exception = exceptions.data[i];
+      const float weight = widened(BFloat16{exception.bits});
+      for (size_t token = 0; token < place.num_tokens; ++token) {
+        const float input = widened(x[token * task.x_stride + exception.column]);
+        float& sum = sums[(panel * place.num_tokens + token) * kLanes + exception.row];
+        sum = __builtin_fmaf(weight, input, sum);
+      }
+    }
+  }
+}
 
 // The sum of one panel for one token, with its bias.
 template <class Lanes>
@@ -160,7 +202,8 @@ void run_tile(const LinearTask& task, const TilePlace& place) {
   if constexpr (kTokens <= Shape::kTokensMax && kPanels <= Shape::panels_for(kTokens)) {
     if (place.num_tokens == kTokens) {
       alignas(64) float sums[kPanels * kTokens * kLanes];
-      sum_tile<Lanes, Format, kPanels, kTokens>(task, place.panel_begin, place.token_begin, sums);
+      Format::template sum_tile<kPanels, kTokens>(task, place.panel_begin, place.token_begin, sums);
+      if (task.exceptions != nullptr) add_exceptions<Format>(task, place, sums);
       finish_tile<Lanes>(task, place, sums);
     } else {
       run_tile<Lanes, Shape, Format, kPanels, kTokens + 1>(task, place);
@@ -192,6 +235,30 @@ void linear_lanes(const LinearTask& task, size_t panel, size_t panel_end) {
   if (panels >= 4) panel = run_panels<Lanes, Shape, Format, 4>(task, panel, panel_end, num_tiles);
   panel = run_panels<Lanes, Shape, Format, 2>(task, panel, panel_end, num_tiles);
   run_panels<Lanes, Shape, Format, 1>(task, panel, panel_end, num_tiles);
+}
+
+// The same for a bfloat16 matrix, a few panels of which are unpacked for all tokens.
+// `unpack(panel, num_blocks, out)` does so.
+template <class Lanes, class Shape, class Format, class Unpack>
+void linear_unpacked(
+    const LinearTask& task, size_t panel_begin, size_t panel_end, const Unpack& unpack
+) {
+  const size_t num_blocks = (task.num_inputs + kPackedBlockColumns - 1) / kPackedBlockColumns;
+  const auto* packed = static_cast<const uint8_t*>(task.weights);
+  LinearTask plain = task;
+  plain.weights = task.unpacked;
+  plain.panel_size = num_blocks * kPackedBlockColumns * kLanes;
+  for (size_t panel = panel_begin; panel < panel_end; panel += kUnpackedPanels) {
+    const size_t rest = panel_end - panel;
+    const size_t count = rest < kUnpackedPanels ? rest : kUnpackedPanels;
+    for (size_t i = 0; i < count; ++i) {
+      unpack(
+          packed + (panel + i) * task.panel_size, num_blocks, task.unpacked + i * plain.panel_size
+      );
+    }
+    plain.first_panel = panel;
+    linear_lanes<Lanes, Shape, Format>(plain, panel, panel + count);
+  }
 }
 
 }  // namespace

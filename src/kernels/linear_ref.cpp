@@ -1,7 +1,9 @@
 #include <cmath>
+#include <span>
 
 #include "kernels/exp.h"
 #include "kernels/linear_kernel.h"
+#include "kernels/packed_bfloat16.h"
 #include "tensor/dtype.h"
 
 namespace millrace {
@@ -9,41 +11,42 @@ namespace {
 
 constexpr size_t kPanelRows = 16;
 
+// Row `row` of the matrix times the inputs.
 template <class Weight>
-float weight_at(const Weight* panel, size_t row, size_t input) {
-  return to_float(panel[input * kPanelRows + row]);
-}
-template <>
-float weight_at(const BFloat16* panel, size_t row, size_t input) {
-  return to_float(panel[(input / 2 * kPanelRows + row) * 2 + input % 2]);
-}
-
-// The row of a panel times the inputs.
-template <class Weight>
-float sum_of(const Weight* panel, size_t row, const float* x, size_t num_inputs) {
+float sum_of(const LinearTask& task, size_t row, const float* x) {
+  const Weight* panel =
+      static_cast<const Weight*>(task.weights) + row / kPanelRows * task.panel_size;
   float sum = 0.0F;
-  for (size_t input = 0; input < num_inputs; ++input) {
-    sum = std::fma(weight_at(panel, row, input), x[input], sum);
+  for (size_t input = 0; input < task.num_inputs; ++input) {
+    sum = std::fma(to_float(panel[input * kPanelRows + row % kPanelRows]), x[input], sum);
   }
   return sum;
 }
-// Pair by pair, the odd one first.
+// Pair by pair, the odd one first; the exceptions last.
 template <>
-float sum_of(const BFloat16* panel, size_t row, const float* x, size_t num_inputs) {
+float sum_of<BFloat16>(const LinearTask& task, size_t row, const float* x) {
+  const size_t panel = row / kPanelRows;
+  const uint8_t* packed = static_cast<const uint8_t*>(task.weights) + panel * task.panel_size;
+  const auto weight_at = [&](size_t input) {
+    return to_float(packed_bfloat16_weight(packed, row % kPanelRows, input));
+  };
   float sum = 0.0F;
-  for (size_t input = 0; input < num_inputs; input += 2) {
-    sum = std::fma(weight_at(panel, row, input + 1), x[input + 1], sum);
-    sum = std::fma(weight_at(panel, row, input), x[input], sum);
+  for (size_t input = 0; input < task.num_inputs; input += 2) {
+    sum = std::fma(weight_at(input + 1), x[input + 1], sum);
+    sum = std::fma(weight_at(input), x[input], sum);
+  }
+  const PanelExceptions& exceptions = task.exceptions[panel];
+  for (const WeightException& exception : std::span(exceptions.data, exceptions.size)) {
+    if (exception.row != row % kPanelRows) continue;
+    sum = std::fma(to_float(BFloat16{exception.bits}), x[exception.column], sum);
   }
   return sum;
 }
 
 template <class Weight>
 float output(const LinearTask& task, size_t token, size_t row) {
-  const Weight* panel =
-      static_cast<const Weight*>(task.weights) + row / kPanelRows * task.panel_size;
   const float* x = static_cast<const float*>(task.x) + token * task.x_stride;
-  const float sum = sum_of(panel, row % kPanelRows, x, task.num_inputs);
+  const float sum = sum_of<Weight>(task, row, x);
   return task.bias == nullptr ? sum : sum + task.bias[row];
 }
 

@@ -65,7 +65,10 @@ std::vector<float> solve(const Executor& executor, const Problem& problem) {
   std::vector<float> x = problem.x;
   std::vector<float> out = problem.out;
   Buffer scratch = *Buffer::allocate(linear_scratch_bytes(
-      problem.weights.dtype(), problem.shape.num_tokens, problem.shape.num_inputs
+      problem.weights.dtype(),
+      executor.pool.num_threads(),
+      problem.shape.num_tokens,
+      problem.shape.num_inputs
   ));
   linear(
       executor,
@@ -160,6 +163,28 @@ TEST(Linear, GivesATokenTheSameBitsAloneAndAmongOthers) {
       one.x = x;
       const std::vector<float> alone = solve({isa, pool}, one);
       EXPECT_EQ(bits_of(alone), bits_of(std::span(together).subspan(token * 100, 100)));
+    }
+  }
+}
+
+// More exponents than a packed panel's table holds: a third of the weights are exceptions.
+TEST(Linear, AddsWeightsOfAnyMagnitudeOnEveryInstructionSet) {
+  ThreadPool pool(2);
+  for (const size_t num_tokens : {1, 5, 12, 13, 20}) {
+    Problem problem =
+        make_problem({num_tokens, 70, 40}, DType::kBFloat16, LinearEpilogue::kStore, false);
+    std::vector<float> rows = random_floats(40 * 70, 21);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i] = std::ldexp(rows[i], static_cast<int>(i * 7 % 24) - 20);
+    }
+    problem.weights = packed(DType::kBFloat16, rows, 70);
+    EXPECT_GT(problem.weights.exceptions()[0].size, 100U);
+    const std::vector<float> expected = solve({Isa::kReference, pool}, problem);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_NEAR(expected[i], exact_output(problem, i / 40, i % 40), 1e-3);
+    }
+    for (const Isa isa : supported_isas()) {
+      EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(expected)) << name_of(isa);
     }
   }
 }

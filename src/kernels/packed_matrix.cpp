@@ -15,25 +15,8 @@ float rounded_to(float value, float /*type*/) {
 Float16 rounded_to(float value, Float16 /*type*/) {
   return to_float16(value);
 }
-BFloat16 rounded_to(float value, BFloat16 /*type*/) {
-  return to_bfloat16(value);
-}
 
 constexpr size_t kRows = PackedMatrix::kPanelRows;
-
-// Where a panel keeps the weight of `row` for input `column`.
-template <class T>
-size_t index_in_panel(size_t row, size_t column) {
-  return column * kRows + row;
-}
-template <>
-size_t index_in_panel<BFloat16>(size_t row, size_t column) {
-  return (column / 2 * kRows + row) * 2 + column % 2;
-}
-
-size_t columns_stored(DType dtype, size_t num_columns) {
-  return dtype == DType::kBFloat16 ? round_up<size_t>(num_columns, 2) : num_columns;
-}
 
 template <class T>
 void pack(std::span<T> panel, std::span<const float> rows, size_t num_columns) {
@@ -41,7 +24,7 @@ void pack(std::span<T> panel, std::span<const float> rows, size_t num_columns) {
   for (size_t row = 0; row < num_rows; ++row) {
     const float* values = &rows[row * num_columns];
     for (size_t column = 0; column < num_columns; ++column) {
-      panel[index_in_panel<T>(row, column)] = rounded_to(values[column], T{});
+      panel[column * kRows + row] = rounded_to(values[column], T{});
     }
   }
 }
@@ -49,15 +32,19 @@ void pack(std::span<T> panel, std::span<const float> rows, size_t num_columns) {
 template <class T>
 void unpack_row(std::span<const T> panel, size_t row, std::span<float> out) {
   for (size_t column = 0; column < out.size(); ++column) {
-    out[column] = to_float(panel[index_in_panel<T>(row, column)]);
+    out[column] = to_float(panel[column * kRows + row]);
   }
 }
 
 }  // namespace
 
 std::optional<size_t> PackedMatrix::num_bytes(DType dtype, size_t num_rows, size_t num_columns) {
-  if (num_rows > SIZE_MAX - kRows || num_columns > SIZE_MAX - 2) return std::nullopt;
-  const auto elements = checked_mul(round_up(num_rows, kRows), columns_stored(dtype, num_columns));
+  if (num_rows > SIZE_MAX - kRows || num_columns > SIZE_MAX / kPackedBlockBytes)
+    return std::nullopt;
+  if (dtype == DType::kBFloat16) {
+    return checked_mul(div_ceil(num_rows, kRows), packed_bfloat16_panel_bytes(num_columns));
+  }
+  const auto elements = checked_mul(round_up(num_rows, kRows), num_columns);
   return elements ? checked_mul(*elements, size_of(dtype)) : std::nullopt;
 }
 
@@ -78,14 +65,30 @@ Result<PackedMatrix> PackedMatrix::allocate(DType dtype, size_t num_rows, size_t
   matrix.num_rows_ = num_rows;
   matrix.num_columns_ = num_columns;
   matrix.buffer_ = *std::move(buffer);
+  if (dtype == DType::kBFloat16) {
+    matrix.exceptions_.resize(matrix.num_panels());
+    matrix.panel_exceptions_.resize(matrix.num_panels());
+  }
   return matrix;
+}
+
+void PackedMatrix::copy_bfloat16_row(size_t row, std::span<float> out) const {
+  const size_t panel = row / kRows;
+  const uint8_t* const packed = &buffer_.as<uint8_t>()[panel * panel_size()];
+  for (size_t column = 0; column < out.size(); ++column) {
+    out[column] = to_float(packed_bfloat16_weight(packed, row % kRows, column));
+  }
+  for (const WeightException& exception : exceptions_[panel]) {
+    if (exception.row == row % kRows) out[exception.column] = to_float(BFloat16{exception.bits});
+  }
 }
 
 size_t PackedMatrix::num_panels() const {
   return div_ceil(num_rows_, kRows);
 }
 size_t PackedMatrix::panel_size() const {
-  return columns_stored(dtype_, num_columns_) * kRows;
+  return dtype_ == DType::kBFloat16 ? packed_bfloat16_panel_bytes(num_columns_)
+                                    : num_columns_ * kRows;
 }
 
 void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows) {
@@ -98,7 +101,10 @@ void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows) {
     case DType::kFloat16:
       return pack(buffer_.as<Float16>().subspan(begin, panel_size()), rows, num_columns_);
     case DType::kBFloat16:
-      return pack(buffer_.as<BFloat16>().subspan(begin, panel_size()), rows, num_columns_);
+      exceptions_[panel] = pack_bfloat16_panel(
+          rows, num_columns_, buffer_.as<uint8_t>().subspan(begin, panel_size())
+      );
+      panel_exceptions_[panel] = {exceptions_[panel].data(), exceptions_[panel].size()};
   }
 }
 
@@ -112,7 +118,7 @@ void PackedMatrix::copy_row(size_t row, std::span<float> out) const {
     case DType::kFloat16:
       return unpack_row(buffer_.as<Float16>().subspan(begin, panel_size()), row_in_panel, out);
     case DType::kBFloat16:
-      return unpack_row(buffer_.as<BFloat16>().subspan(begin, panel_size()), row_in_panel, out);
+      return copy_bfloat16_row(row, out);
   }
 }
 

@@ -3,17 +3,20 @@
 //
 //   float32   [num_panels][num_columns][16]
 //   float16   [num_panels][num_columns][16]
-//   bfloat16  [num_panels][ceil(num_columns / 2)][16][2]   pairs of inputs, as vdpbf16ps takes them
+//   bfloat16  [num_panels] of packed_bfloat16.h: 12 bits a weight, without loss
 //
-// Rows past num_rows and the second half of a last odd pair are zero. Written once at load, by
-// several threads on different panels; afterwards read-only and shared.
+// Rows past num_rows are zero. Written once at load, by several threads on different panels;
+// afterwards read-only and shared.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
+#include "kernels/packed_bfloat16.h"
 #include "tensor/buffer.h"
 #include "tensor/dtype.h"
 
@@ -35,9 +38,12 @@ class PackedMatrix {
   size_t num_rows() const { return num_rows_; }
   size_t num_columns() const { return num_columns_; }
   size_t num_panels() const;
+  // Without the exceptions of bfloat16, a few hundred bytes in a million.
   size_t num_bytes() const { return buffer_.num_bytes(); }
-  size_t panel_size() const;  // elements from one panel to the next
+  size_t panel_size() const;  // from one panel to the next: elements; bytes of bfloat16
   const void* data() const { return buffer_.bytes().data(); }
+  // [num_panels] of bfloat16, else empty.
+  std::span<const PanelExceptions> exceptions() const { return panel_exceptions_; }
 
   // Rounds rows [panel * 16, + n) to the storage type, to nearest, ties to even, and puts them in
   // their place. `rows`: [n, num_columns], n <= 16. Threads may pack different panels at once.
@@ -47,10 +53,14 @@ class PackedMatrix {
   void copy_row(size_t row, std::span<float> out) const;
 
  private:
+  void copy_bfloat16_row(size_t row, std::span<float> out) const;
+
   DType dtype_ = DType::kFloat32;
   size_t num_rows_ = 0;
   size_t num_columns_ = 0;
   Buffer buffer_;
+  std::vector<std::vector<WeightException>> exceptions_;  // [num_panels] of bfloat16
+  std::vector<PanelExceptions> panel_exceptions_;         // the same, as kernels read them
 };
 
 }  // namespace millrace

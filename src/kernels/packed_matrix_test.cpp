@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "kernels/test_data.h"
 
 namespace millrace {
@@ -29,22 +27,6 @@ TEST(PackedMatrix, GivesBackEveryRowRoundedToItsType) {
       }
     }
   }
-}
-
-TEST(PackedMatrix, KeepsPairsOfInputsTogetherInBfloat16) {
-  // Two rows of three columns: row r, column c holds 10 * r + c.
-  const std::vector<float> rows = {0, 1, 2, 10, 11, 12};
-  const PackedMatrix matrix = packed(DType::kBFloat16, rows, 3);
-  ASSERT_EQ(matrix.num_bytes(), 2U * 16 * 2 * 2);
-  std::vector<BFloat16> stored(matrix.num_bytes() / 2);
-  std::memcpy(stored.data(), matrix.data(), matrix.num_bytes());
-  EXPECT_EQ(to_float(stored[0]), 0.0F);
-  EXPECT_EQ(to_float(stored[1]), 1.0F);
-  EXPECT_EQ(to_float(stored[2]), 10.0F);
-  EXPECT_EQ(to_float(stored[3]), 11.0F);
-  EXPECT_EQ(to_float(stored[32]), 2.0F);
-  EXPECT_EQ(to_float(stored[33]), 0.0F) << "the missing half of the last pair";
-  EXPECT_EQ(to_float(stored[34]), 12.0F);
 }
 
 TEST(PackedMatrix, RefusesSizesThatDoNotFit) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/math.h"
+#include "kernels/packed_matrix.h"
 #include "model/weight_names.h"
 #include "model/workspace.h"
 
@@ -77,10 +78,10 @@ StoredTensor stored_tensor(const TensorInfo& info, const ModelConfig& config) {
 int64_t stored_bytes(const StoredTensor& tensor, DType dtype) {
   const int64_t padded = round_up(tensor.num_rows, kPanelRows);
   if (!tensor.is_matrix) return (tensor.is_bias ? padded : tensor.num_rows) * kFloatBytes;
-  // bfloat16 keeps inputs in pairs.
-  const int64_t columns =
-      dtype == DType::kBFloat16 ? round_up<int64_t>(tensor.num_columns, 2) : tensor.num_columns;
-  return padded * columns * static_cast<int64_t>(size_of(dtype));
+  if (tensor.num_rows == 0) return 0;
+  return static_cast<int64_t>(*PackedMatrix::num_bytes(
+      dtype, static_cast<size_t>(padded), static_cast<size_t>(tensor.num_columns)
+  ));
 }
 
 int64_t& component(WeightBytes& bytes, TensorRole role) {

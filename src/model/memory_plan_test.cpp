@@ -30,7 +30,7 @@ ModelConfig small_config() {
 
 MemoryPlanOptions small_options() {
   return {
-      .weight_dtype = DType::kBFloat16,
+      .weight_dtype = DType::kFloat16,
       .kv_dtype = DType::kFloat16,
       .block_size = 16,
       .max_num_batched_tokens = 10,
@@ -51,6 +51,16 @@ TEST(MemoryPlan, CountsWeightsInPanelsOfSixteenRows) {
   EXPECT_EQ(plan->weights.norms, 4 * (2 * (8 + 8 + 4 + 4) + 8));
   EXPECT_EQ(plan->weights.experts, 0);
   EXPECT_EQ(plan->num_parameters, num_parameters(small_config()));
+}
+
+TEST(MemoryPlan, CountsTwelveBitsAWeightOfBFloat16) {
+  MemoryPlanOptions options = small_options();
+  options.weight_dtype = DType::kBFloat16;
+  const Result<MemoryPlan> plan = plan_memory(small_config(), options);
+  ASSERT_TRUE(plan) << plan.error().message;
+  // Panels of 16 rows: a table of 64 bytes, 192 bytes for each 8 inputs.
+  EXPECT_EQ(plan->weights.lm_head, 2 * (64 + 192));
+  EXPECT_EQ(plan->weights.mlp, 2 * (4 * (64 + 192) + 1 * (64 + 3 * 192)));
 }
 
 TEST(MemoryPlan, StoresTiedEmbeddingsOnce) {
@@ -153,8 +163,8 @@ TEST(MemoryPlan, PlansTheLargestPublicModels) {
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_NEAR(
         static_cast<double>(plan->weights.total()),
-        2.0 * static_cast<double>(num_parameters(*config)),
-        1e-3 * static_cast<double>(plan->weights.total())
+        1.5 * static_cast<double>(num_parameters(*config)),
+        1e-2 * static_cast<double>(plan->weights.total())
     );
     EXPECT_GT(plan->num_blocks, 0);
     EXPECT_EQ(plan->capacities.back().num_tokens, 1 << 20);

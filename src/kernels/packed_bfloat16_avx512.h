@@ -1,0 +1,46 @@
+// Reading packed_bfloat16.h with AVX-512. See lanes.h for the rules of this file.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/packed_bfloat16_layout.h"
+#include "tensor/dtype.h"
+
+namespace millrace {
+namespace {
+
+// Pair kPair of a block: 16 rows, of each its two inputs, as bfloat16. `table`: the panel's
+// exponents; `codes` and `rests`: the block's.
+template <int kPair>
+[[gnu::always_inline]] inline __m512i unpack_pair(
+    __m512i table, __m512i codes, const uint8_t* rests
+) {
+  const __m512i sign_and_mantissa = _mm512_set1_epi16(static_cast<short>(0x807F));
+  const void* from = rests + kPair * kPackedPairBytes;
+  const __m512i rest = _mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(from)));
+  // The table stands there twice because the permutation reads five bits of each number.
+  const __m512i numbers = kPair == 0 ? codes : _mm512_srli_epi16(codes, 4 * kPair);
+  const __m512i exponents = _mm512_permutexvar_epi16(numbers, table);
+  return _mm512_ternarylogic_epi32(rest, sign_and_mantissa, exponents, 0xEA);  // (a & b) | c
+}
+
+// A panel as pairs of inputs: [num_blocks * 4][16][2].
+inline void unpack_panel(const uint8_t* panel, size_t num_blocks, BFloat16* out) {
+  const __m512i table = _mm512_loadu_si512(panel);
+  const uint8_t* block = panel + kPackedTableBytes;
+  for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes) {
+    const __m512i codes = _mm512_loadu_si512(block);
+    const uint8_t* rests = block + kPackedCodeBytes;
+    _mm512_storeu_si512(out, unpack_pair<0>(table, codes, rests));
+    _mm512_storeu_si512(out + 32, unpack_pair<1>(table, codes, rests));
+    _mm512_storeu_si512(out + 64, unpack_pair<2>(table, codes, rests));
+    _mm512_storeu_si512(out + 96, unpack_pair<3>(table, codes, rests));
+    out += 128;
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,94 @@
+#include "kernels/packed_bfloat16.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/test_data.h"
+
+namespace millrace {
+namespace {
+
+struct Panel {
+  std::vector<uint8_t> bytes;
+  std::vector<WeightException> exceptions;
+};
+
+Panel pack(std::span<const float> rows, size_t num_columns) {
+  Panel panel;
+  panel.bytes.resize(packed_bfloat16_panel_bytes(num_columns));
+  panel.exceptions = pack_bfloat16_panel(rows, num_columns, panel.bytes);
+  return panel;
+}
+
+// What the panel and its exceptions hold together.
+uint16_t bits_at(const Panel& panel, size_t row, size_t column) {
+  for (const WeightException& exception : panel.exceptions) {
+    if (exception.row == row && exception.column == column) {
+      EXPECT_EQ(packed_bfloat16_weight(panel.bytes.data(), row, column).bits, 0);
+      return exception.bits;
+    }
+  }
+  return packed_bfloat16_weight(panel.bytes.data(), row, column).bits;
+}
+
+TEST(PackedBFloat16, TakesTwelveBitsAWeightAndATable) {
+  EXPECT_EQ(packed_bfloat16_panel_bytes(896), 64U + 896 * 16 * 12 / 8);
+  EXPECT_EQ(packed_bfloat16_panel_bytes(1), 64U + 8 * 16 * 12 / 8);
+}
+
+TEST(PackedBFloat16, KeepsEveryBitOfWeightsAsTheyOccur) {
+  for (const size_t num_columns : {1UL, 7UL, 8UL, 9UL, 100UL}) {
+    for (const size_t num_rows : {1UL, 5UL, 16UL}) {
+      const std::vector<float> rows = random_floats(num_rows * num_columns, 3);
+      const Panel panel = pack(rows, num_columns);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        ASSERT_EQ(bits_at(panel, i / num_columns, i % num_columns), to_bfloat16(rows[i]).bits);
+      }
+      for (size_t row = num_rows; row < 16; ++row) EXPECT_EQ(bits_at(panel, row, 0), 0);
+    }
+  }
+}
+
+// All 65,536 values are in it, so most are exceptions.
+TEST(PackedBFloat16, KeepsEveryBitOfAnyWeights) {
+  constexpr size_t kColumns = 4096;
+  std::vector<float> rows(16 * kColumns);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = to_float(BFloat16{static_cast<uint16_t>(i * 40503)});
+  }
+  const Panel panel = pack(rows, kColumns);
+  EXPECT_GT(panel.exceptions.size(), 50'000U);
+  for (size_t i = 1; i < panel.exceptions.size(); ++i) {
+    ASSERT_LE(panel.exceptions[i - 1].column, panel.exceptions[i].column);
+  }
+  // The exceptions of a column are at most 16, and follow those before it.
+  size_t next = 0;
+  for (size_t column = 0; column < kColumns; ++column) {
+    for (size_t row = 0; row < 16; ++row) {
+      uint16_t found = packed_bfloat16_weight(panel.bytes.data(), row, column).bits;
+      const bool is_exception = next < panel.exceptions.size() &&
+                                panel.exceptions[next].column == column &&
+                                panel.exceptions[next].row == row;
+      if (is_exception) found = panel.exceptions[next++].bits;
+      ASSERT_EQ(found, to_bfloat16(rows[row * kColumns + column]).bits) << row << ' ' << column;
+    }
+  }
+  EXPECT_EQ(next, panel.exceptions.size());
+}
+
+TEST(PackedBFloat16, HasFewExceptionsAmongNormalWeights) {
+  constexpr size_t kColumns = 896;
+  std::vector<float> rows = random_floats(16 * kColumns, 9);
+  const std::vector<float> others = random_floats(16 * kColumns, 10);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    // Box and Muller's.
+    const float radius = std::sqrt(-2.0F * std::log((rows[i] + 1.0F) / 2.0F + 1e-7F));
+    rows[i] = 0.02F * radius * std::cos(3.14159265F * others[i]);
+  }
+  EXPECT_LT(pack(rows, kColumns).exceptions.size(), 10U);  // 2 on average
+}
+
+}  // namespace
+}  // namespace millrace
