@@ -138,15 +138,17 @@ prepare_ggufs
 prepare_openvino
 
 say "measuring: log in $log"
-export name checkpoint work log millrace llama ik_llama openvino vllm formats only batch_sizes context_len rounds threads command smollm2_gguf
-export commit machine load
 commit=$(git log -1 --format=%h 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo ' with changes')
 machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(sed -nE 's/^MemTotal: +([0-9]+) kB/\1/p' /proc/meminfo | awk '{printf "%.0f GiB", $1 / 1048576}')"
 load=$(cut -d' ' -f1-3 /proc/loadavg)
-python3 - "$work/plan.json" <<'PYTHON'
-import json, os, pathlib, sys
+# As arguments: what wraps python3 on some machines has variables of these names in its environment.
+python3 - "$work/plan.json" name="$name" checkpoint="$checkpoint" work="$work" log="$log" millrace="$millrace" llama="$llama" \
+  ik_llama="$ik_llama" openvino="$openvino" vllm="$vllm" formats="$formats" only="$only" batch_sizes="$batch_sizes" \
+  context_len="$context_len" rounds="$rounds" threads="$threads" command="$command" commit="$commit" machine="$machine" \
+  load="$load" <<'PYTHON'
+import json, pathlib, sys
 
-env = os.environ
+env = dict(argument.split("=", 1) for argument in sys.argv[2:])
 work, name, checkpoint, threads = pathlib.Path(env["work"]), env["name"], env["checkpoint"], int(env["threads"])
 formats, only = env["formats"].split(","), env["only"].split(",")
 commands = {"millrace": f"millrace bench engine DIR --dtype bfloat16 --quantization F --batch-size B --threads {threads}"}

@@ -105,8 +105,14 @@ def limits_table(rows):
 
 
 def failures(rows):
-    return [f"- {row['engine']}, {row.get('model', 'serving')} {row.get('format', '')} {row.get('phase', '')} "
-            f"{row.get('batch_size', '')}: {row['error']}" for row in rows if "error" in row]
+    """A line for each engine and reason, with the cases."""
+    cases = {}
+    for row in rows:
+        if "error" in row:
+            words = (f"{row['format']} {row['phase']} B={row['batch_size']}" + (f" context {row['context_len']}" if row["context_len"] else "")
+                     if row["type"] == "figure" else "serving")
+            cases.setdefault((row["engine"], row.get("model", ""), row["error"]), []).append(words)
+    return [f"- {engine}{', ' + model if model else ''} ({', '.join(words)}): {error}" for (engine, model, error), words in cases.items()]
 
 
 def document(rows):
@@ -170,7 +176,7 @@ def self_test():
     text = document([facts, *rows, limited, failed, *serving, {"type": "version", "engine": "vLLM", "version": "0.32"}])
     for words in ("# The CPU engine beside its rivals, 2026-11-21", "vLLM 0.32", "not measured: ik_llama.cpp.",
                   "| memory read, GB/s | 50.0 | 50.0 | 50.0 |", "| vfmadd zmm, Tflop/s | 0.500 |", "16 streams",
-                  "- OpenVINO, m int8 decode 4: out of memory", "- vLLM: `vllm x`", "\n## m\n"):
+                  "- OpenVINO, m (int8 decode B=4): out of memory", "- vLLM: `vllm x`", "\n## m\n"):
         assert words in text, (words, text)
     print("1 passed, 0 failed")
 
