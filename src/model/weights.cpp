@@ -206,6 +206,10 @@ size_t ModelWeights::num_bytes() const {
   return bytes;
 }
 
+size_t ModelWeights::num_step_bytes() const {
+  return lm_head ? num_bytes() - embedding.num_bytes() : num_bytes();
+}
+
 Result<ModelWeights> load_weights(
     const ModelConfig& config,
     const WeightSource& source,

@@ -40,6 +40,8 @@ struct ModelWeights {
 
   const PackedMatrix& output_head() const { return lm_head ? *lm_head : embedding; }
   size_t num_bytes() const;  // of all matrices
+  // Of those that every step reads whole: all but an embedding that is not the output head too.
+  size_t num_step_bytes() const;
 };
 
 // Called after each matrix or vector, from the loading thread.

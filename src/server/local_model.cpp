@@ -115,6 +115,7 @@ Result<LoadedRunner> load_runner(
   CpuModelOptions model;
   model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
   model.kv_dtype = options.kv_dtype.value_or(model.dtype);
+  model.isa = options.isa;
   model.block_size = options.block_size;
   model.max_model_len = *longest;
   model.max_num_batched_tokens = options.engine.max_num_batched_tokens;
@@ -205,6 +206,7 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   Result<LoadedRunner> runner = load_runner(*checkpoint, *config, options, *threads);
   if (!runner) return runner.error();
   const DType dtype = runner->model->options().dtype;
+  const size_t num_step_weight_bytes = runner->model->num_step_weight_bytes();
   Result<std::unique_ptr<StepEngine>> engine =
       StepEngine::start(std::move(runner->model), options.engine);
   if (!engine) return engine.error();
@@ -213,8 +215,24 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
       .config = *std::move(config),
       .dtype = dtype,
       .defaults = options.use_generation_config ? *std::move(defaults) : GenerationDefaults(),
+      .num_step_weight_bytes = num_step_weight_bytes,
       .threads = std::move(threads),
       .engine = *std::move(engine),
+      .start_lines = std::move(runner->start_lines),
+  };
+}
+
+Result<LocalRunner> load_local_runner(const LocalModelOptions& options) {
+  Result<Checkpoint> checkpoint = open(options);
+  if (!checkpoint) return checkpoint.error();
+  const Result<ModelConfig> config = parse_model_config(checkpoint->config);
+  if (!config) return config.error();
+  auto threads = std::make_unique<ThreadPool>(options.num_threads);
+  Result<LoadedRunner> runner = load_runner(*checkpoint, *config, options, *threads);
+  if (!runner) return runner.error();
+  return LocalRunner{
+      .threads = std::move(threads),
+      .model = std::move(runner->model),
       .start_lines = std::move(runner->start_lines),
   };
 }

@@ -13,6 +13,7 @@
 #include "engine/null_engine.h"
 #include "engine/step_engine.h"
 #include "model/config.h"
+#include "model/cpu_model.h"
 #include "model/generation_defaults.h"
 #include "server/model_text.h"
 #include "tensor/dtype.h"
@@ -30,6 +31,7 @@ struct LocalModelOptions {
   std::optional<int64_t> kv_cache_bytes;  // none: 4 GiB, or less where that is enough or too much
   int64_t available_bytes = 0;            // memory that weights, scratch and KV cache may take
   size_t num_threads = 1;
+  Isa isa = best_isa();
   bool use_generation_config = true;             // the author's sampling defaults
   EngineConfig engine;                           // eos_token_ids are filled in from the model
   std::function<void(double)> on_progress = {};  // fraction of the weights loaded, 0 to 1
@@ -40,6 +42,7 @@ struct LocalModel {
   ModelConfig config;
   DType dtype = DType::kFloat32;
   GenerationDefaults defaults;
+  size_t num_step_weight_bytes = 0;     // that each step reads; 0 without weights
   std::unique_ptr<ThreadPool> threads;  // the model's; outlives the engine
   std::unique_ptr<Engine> engine;
   std::vector<std::string> start_lines;  // what was decided at start, with its arithmetic
@@ -52,7 +55,19 @@ DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint);
 // Opens, checks and loads a model and starts its engine.
 Result<LocalModel> load_local_model(LocalModelOptions options);
 
-// The same without its weights: an engine that makes up tokens of the model's vocabulary.
+// A model alone: no text, no scheduler, no engine thread. For whoever drives it step by step.
+struct LocalRunner {
+  std::unique_ptr<ThreadPool> threads;  // the model's; outlives it
+  std::unique_ptr<CpuModel> model;
+  std::vector<std::string> start_lines;
+};
+
+// Of `options`, only what the model itself needs is used: of `engine` the limits of a step and of
+// sequences, by which the KV cache is sized too.
+Result<LocalRunner> load_local_runner(const LocalModelOptions& options);
+
+// The same as load_local_model() without its weights: an engine that makes up tokens of the model's
+// vocabulary.
 Result<LocalModel> load_null_model(LocalModelOptions options, NullEngineOptions engine);
 
 }  // namespace millrace

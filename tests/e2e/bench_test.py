@@ -17,6 +17,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+from model_folder import write_model_folder  # noqa: E402
+
 BINARY = ""
 PATIENCE_S = 120
 ENVIRONMENT = {name: value for name, value in os.environ.items()
@@ -129,6 +132,69 @@ class CommandsTest(BenchTest):
 
     def test_calibrate(self):
         self.assertIn("| concurrency 2 |", self.bench("calibrate", "--max-concurrency", 2, "--seconds", 0.3).stdout)
+
+
+class EngineTest(BenchTest):
+    KEYS = ["phase", "batch_size", "context_len", "tokens_per_s", "tokens_per_s_std", "read_gb_per_s",
+            "peak_tflop_per_s", "limit_share", "quantization"]
+
+    def setUp(self):
+        super().setUp()
+        write_model_folder(self.folder / "tiny")
+        self.tiny = ("engine", "tiny", "--load-format", "dummy", "--threads", 2)
+
+    def test_every_case_is_a_line_of_json(self):
+        done = self.bench(*self.tiny, "--prompt-len", 20, "--output-len", 3, "--batch-size", "1,3", "--context-len",
+                          "0,700", "--repetitions", 2, "--json")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(line["phase"], line["context_len"], line["batch_size"]) for line in lines],
+                         [(phase, context, batch) for phase in ("prefill", "decode") for context in (0, 700)
+                          for batch in (1, 3)])
+        for line in lines:
+            self.assertEqual(list(line)[:len(self.KEYS)], self.KEYS)
+            for key in ("tokens_per_s", "read_gb_per_s", "peak_tflop_per_s", "limit_share", "step_ms", "weight_bytes"):
+                self.assertGreater(line[key], 0.0, key)
+            self.assertGreaterEqual(line["tokens_per_s_std"], 0.0)
+            self.assertIn(line["limit"], ("bandwidth", "compute"))
+            self.assertEqual((line["quantization"], line["dtype"], line["threads"], line["repetitions"], line["model"]),
+                             ("none", "float32", 2, 2, "tiny"))
+        self.assertEqual(lines[4]["kv_bytes"] * 3, lines[5]["kv_bytes"], "each sequence has a cache of its own")
+        self.assertEqual(lines[4]["weight_bytes"], lines[5]["weight_bytes"], "weights are read once a step")
+        self.assertGreater(lines[6]["kv_bytes"], 100 * lines[4]["kv_bytes"])
+
+    def test_table_with_each_instruction_set(self):
+        for isa in ("auto", "reference"):
+            done = self.bench(*self.tiny, "--prompt-len", 5, "--output-len", 2, "--b", 2, "--dtype", "bfloat16",
+                              "--isa", isa, "--repetitions", 1)
+            rows = [line.split("|")[1:4] for line in done.stdout.splitlines() if line.startswith("|")]
+            self.assertEqual([[cell.strip() for cell in row] for row in rows[2:]],
+                             [["prefill", "2", "0"], ["decode", "2", "0"]])
+            self.assertIn("tiny: bfloat16, 2 threads, ", done.stdout)
+            self.assertIn("M parameters", done.stderr)
+
+    def test_one_phase_alone(self):
+        for flags, phase in ((("--output-len", 0), "prefill"), (("--prompt-len", 0), "decode")):
+            done = self.bench(*self.tiny, *flags, "--b", 1, "--repetitions", 1, "--json")
+            self.assertEqual([json.loads(line)["phase"] for line in done.stdout.splitlines()], [phase])
+
+    def test_what_cannot_be_measured_is_one_line(self):
+        for flags in (("--batch-size", "0"), ("--batch-size", "70000"), ("--context-len", "-1"), ("--prompt-len", "-1"),
+                      ("--quantization", "int3"), ("--dtype", "x"), ("--isa", "avx1024"), ("--repetitions", "0"),
+                      ("--load-format", "x"), ("--context-len", "4096")):
+            self.refused(*self.tiny, *flags, code=2, says=flags[0])
+        self.refused(*self.tiny, "--prompt-len", 0, "--output-len", 0, code=2, says="--output-len")
+        self.refused("engine", "nowhere/at/all", says="nowhere/at/all")
+        self.refused(*self.tiny, "--context-len", 3000, "--kv-cache-memory-bytes", "2M", says="KV cache")
+
+    def test_interrupted(self):
+        run = subprocess.Popen([BINARY, "bench", *map(str, self.tiny), "--repetitions", "100000", "--b", "1", "--json"],
+                               cwd=self.folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        run.stderr.readline()  # the model is loaded
+        time.sleep(1.5)
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=PATIENCE_S)
+        self.assertEqual(run.returncode, 130, err)
+        self.assertTrue(all(json.loads(line)["repetitions"] >= 1 for line in out.splitlines()), out)
 
 
 class BadInputTest(BenchTest):

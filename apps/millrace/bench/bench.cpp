@@ -1,4 +1,4 @@
-// `millrace bench`: measures LLM servers. Finds the subcommand and runs it.
+// `millrace bench`: measures LLM servers and engines. Finds the subcommand and runs it.
 #include <fmt/format.h>
 
 #include <array>
@@ -22,6 +22,7 @@ struct Command {
 };
 
 constexpr std::array kCommands = {
+    Command{"engine", "prefill and decode in this process, beside the limits", bench::run_engine},
     Command{"serve", "one load on one server, with vLLM's and SGLang's flags", bench::run_serve},
     Command{
         "sweep", "from one request at a time to as many as go, as guidellm does", bench::run_sweep},
@@ -34,6 +35,7 @@ constexpr std::array kCommands = {
     Command{
         "import", "results of other tools: read, and looked at with suspicion", bench::run_import},
     Command{"calibrate", "what this client adds to the times it measures", bench::run_calibrate},
+    Command{"limits", "what this machine reads and computes at most", bench::run_limits},
     Command{"mock", "a server with exact times, to try things on", bench::run_mock},
 };
 

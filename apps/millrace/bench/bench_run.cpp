@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "bench/environment.h"
 #include "bench/precision.h"
+#include "kernels/machine_limits.h"
 #include "loadgen/calibrate.h"
 #include "loadgen/clean_point.h"
 #include "progress_bar.h"
@@ -98,9 +99,12 @@ Result<const PointRecord*> BenchRun::measure(
   return keep(*std::move(record));
 }
 
-Result<const PointRecord*> BenchRun::keep(PointRecord record) {
+Result<const PointRecord*> BenchRun::keep(
+    PointRecord record, std::optional<int64_t> step_weight_bytes
+) {
   record.environment = environment(command_);
-  if (flags_.output.weight_bytes) add_hardware_limit(record);
+  if (flags_.output.weight_bytes) step_weight_bytes = flags_.output.weight_bytes;
+  if (step_weight_bytes) add_hardware_limit(record, *step_weight_bytes);
   records_.push_back(std::make_unique<PointRecord>(std::move(record)));
   const PointRecord& kept = *records_.back();
   print_line(kept);
@@ -165,22 +169,24 @@ void BenchRun::add_calibration(PointRecord& record, Protocol protocol) const {
 }
 
 // A decode step reads the weights once for all sequences, and takes as long as the gap between two
-// tokens of any of them.
-void BenchRun::add_hardware_limit(PointRecord& record) {
-  if (!memory_bytes_per_s_) {
-    memory_bytes_per_s_ = measure_memory_read_bandwidth(num_available_cpus());
+// tokens of any of them. Measured anew for each point: the bandwidth of a shared machine swings.
+void BenchRun::add_hardware_limit(PointRecord& record, int64_t step_weight_bytes) const {
+  ThreadPool threads(num_available_cpus());
+  Result<MachineLimits> limits = MachineLimits::prepare(threads, best_isa());
+  if (!limits) {
+    print_stderr("millrace bench: no read bandwidth: {}\n", limits.error().message);
+    return;
   }
+  const double bytes_per_s = limits->measure_read_bytes_per_second();
   HardwareLimit limit{
       .name = "memory read of the client's machine",
-      .value = *memory_bytes_per_s_ * 1e-9,
+      .value = bytes_per_s * 1e-9,
       .unit = "GB/s",
       .share = {},
   };
   const PointSummary row = summarize(record, {.num_resamples = 0});
   if (const auto& itl = row[Metric::kItl]; itl && itl->mean > 0.0) {
-    const double bytes_per_s =
-        static_cast<double>(*flags_.output.weight_bytes) / (itl->mean * 1e-3);
-    limit.share = bytes_per_s / *memory_bytes_per_s_;
+    limit.share = static_cast<double>(step_weight_bytes) / (itl->mean * 1e-3) / bytes_per_s;
   }
   record.limits.push_back(std::move(limit));
 }

@@ -35,8 +35,11 @@ class BenchRun {
       MeasuredServer& server, const PointSpec& spec, std::optional<size_t> prompts = {}
   );
 
-  // The same with a point that was measured elsewhere: in process.
-  Result<const PointRecord*> keep(PointRecord record);
+  // The same with a point that was measured elsewhere: in process. `step_weight_bytes`: what a
+  // decode step of that model reads, where --weight-bytes does not say; none: not known.
+  Result<const PointRecord*> keep(
+      PointRecord record, std::optional<int64_t> step_weight_bytes = {}
+  );
 
   bool is_interrupted() const { return stop_.stop_requested(); }
   std::stop_token stop_token() const { return stop_.get_token(); }
@@ -54,7 +57,7 @@ class BenchRun {
  private:
   BenchRun(const BenchFlags& flags, std::string command);
   void add_calibration(PointRecord& record, Protocol protocol) const;
-  void add_hardware_limit(PointRecord& record);
+  void add_hardware_limit(PointRecord& record, int64_t step_weight_bytes) const;
   void print_line(const PointRecord& record) const;
 
   BenchFlags flags_;
@@ -63,7 +66,6 @@ class BenchRun {
   std::unique_ptr<InterruptSignal> signal_;
   std::stop_source stop_;
   std::vector<std::unique_ptr<PointRecord>> records_;
-  std::optional<double> memory_bytes_per_s_;  // once it was measured
 };
 
 // Writes text to a file, or to stdout where `path` is empty or "-".

@@ -8,6 +8,8 @@
 namespace millrace::bench {
 
 int run_serve(std::vector<std::string> arguments);
+int run_engine(std::vector<std::string> arguments);
+int run_limits(std::vector<std::string> arguments);
 int run_sweep(std::vector<std::string> arguments);
 int run_concurrency(std::vector<std::string> arguments);
 int run_rate(std::vector<std::string> arguments);

@@ -5,31 +5,12 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdint>
 #include <fstream>
-#include <thread>
 
-#include "base/clock.h"
 #include "base/thread_pool.h"
 
 namespace millrace::bench {
 namespace {
-
-// Four times what a large server's core has of last-level cache.
-constexpr size_t kBytesPerThread = size_t{128} << 20;
-constexpr int kNumPasses = 5;
-
-// Eight sums, so that the loop waits for memory and not for an addition.
-uint64_t sum(const std::vector<uint64_t>& words) {
-  uint64_t sums[8] = {};
-  for (size_t i = 0; i + 8 <= words.size(); i += 8) {
-    for (size_t k = 0; k < 8; ++k) sums[k] += words[i + k];
-  }
-  uint64_t total = 0;
-  for (const uint64_t part : sums) total += part;
-  return total;
-}
 
 bool is_plain(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -82,24 +63,6 @@ std::vector<std::pair<std::string, std::string>> environment(const std::string& 
   facts.emplace_back("millrace", MILLRACE_VERSION);
   facts.emplace_back("command", command);
   return facts;
-}
-
-double measure_memory_read_bandwidth(size_t num_threads) {
-  std::vector<std::vector<uint64_t>> buffers(num_threads);
-  std::atomic<uint64_t> checksum = 0;  // so that nobody leaves the reading out
-  double best = 0.0;
-  const auto on_all = [&](auto&& work) {
-    std::vector<std::jthread> threads;
-    for (size_t t = 0; t < num_threads; ++t) threads.emplace_back([&work, t] { work(t); });
-  };
-  on_all([&](size_t t) { buffers[t].assign(kBytesPerThread / sizeof(uint64_t), t + 1); });
-  for (int pass = 0; pass < kNumPasses; ++pass) {
-    const TimePoint start = Clock::now();
-    on_all([&](size_t t) { checksum += sum(buffers[t]); });
-    const double seconds = to_seconds(Clock::now() - start);
-    best = std::max(best, static_cast<double>(num_threads * kBytesPerThread) / seconds);
-  }
-  return checksum.load() == 0 ? 0.0 : best;
 }
 
 std::string command_text(const std::string& name, const std::vector<std::string>& arguments) {

@@ -17,10 +17,6 @@ std::string short_cpu_name(const std::string& model_name);
 // Of /proc/cpuinfo; empty: it does not say.
 std::string cpu_model_name();
 
-// Bytes per second that `num_threads` threads together read from memory, in sequence: the best of
-// some passes over more than the caches hold. Takes about a second.
-double measure_memory_read_bandwidth(size_t num_threads);
-
 // As it was typed, as far as a shell needs quotes.
 std::string command_text(const std::string& name, const std::vector<std::string>& arguments);
 

@@ -49,12 +49,14 @@ Result<std::vector<double>> parse_rates(const std::string& text) {
   return rates;
 }
 
-Result<std::vector<int64_t>> parse_counts(const std::string& text) {
+Result<std::vector<int64_t>> parse_counts(const std::string& text, int64_t least) {
   std::vector<int64_t> counts;
   for (const std::string_view part : split(text, ',')) {
     const std::optional<int64_t> count = parse_number<int64_t>(part);
-    if (!count || *count < 1) {
-      return invalid_argument(fmt::format("'{}': expected whole numbers of at least 1", part));
+    if (!count || *count < least) {
+      return invalid_argument(
+          fmt::format("'{}': expected whole numbers of at least {}", part, least)
+      );
     }
     counts.push_back(*count);
   }

@@ -30,8 +30,8 @@ std::optional<Number> parse_number(std::string_view text) {
 Result<std::vector<std::pair<int64_t, int64_t>>> parse_length_pairs(const std::string& text);
 // "1,10,inf"
 Result<std::vector<double>> parse_rates(const std::string& text);
-// "1,2,4": at least one, all at least 1.
-Result<std::vector<int64_t>> parse_counts(const std::string& text);
+// "1,2,4": at least one, all at least `least`.
+Result<std::vector<int64_t>> parse_counts(const std::string& text, int64_t least = 1);
 // "name=value"
 Result<std::pair<std::string, std::string>> parse_assignment(const std::string& text);
 

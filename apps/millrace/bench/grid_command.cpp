@@ -199,7 +199,8 @@ Result<void> measure_in_process(const GridFlags& flags, BenchRun& run) {
     if (run.is_interrupted()) break;
     Result<PointRecord> record = measure_point_in_process(flags, point, *model, codec, run);
     if (!record) return record.error();
-    if (auto kept = run.keep(*std::move(record)); !kept) return kept.error();
+    const auto step_weight_bytes = static_cast<int64_t>(model->num_step_weight_bytes);
+    if (auto kept = run.keep(*std::move(record), step_weight_bytes); !kept) return kept.error();
   }
   return {};
 }

@@ -1,0 +1,216 @@
+#!/usr/bin/env bash
+# The CPU engine beside its rivals: every one that is installed, in turn, on the same weights. Writes docs/benchmarks/cpu.md.
+# Nothing else should run meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: bench/cpu.sh [OPTIONS]
+
+  --millrace FILE        the binary (default: build/release/millrace)
+  --llama-cpp DIR        a build of llama.cpp, with llama-bench, llama-batched-bench, llama-quantize and llama-server
+  --ik-llama-cpp DIR     a build of ik_llama.cpp, with the same programs but the server
+  --openvino VENV        a virtual environment with openvino-genai, optimum-intel and nncf
+  --vllm VENV            a virtual environment with vllm (for CPUs)
+  --convert SOURCE       llama.cpp's source, for convert_hf_to_gguf.py (default: the folder above --llama-cpp's build)
+  --convert-python FILE  Python with torch and transformers for it (default: that of --vllm, else of --openvino)
+  --model DIR            a folder with config.json, run with random weights (default: configs/Qwen2-0.5B)
+  --tokenizer DIR        of that model (default: ../shared/data/tokenizers/qwen2.5)
+  --formats A,B          of: bf16,int8,int4 (default: all)
+  --only A,B             of: qwen,smollm2,serving (default: all)
+  --batch-size A,B       of decodes (default: 1,4,8)
+  --context-len N        of one more decode, of ours alone (default: 8192)
+  --rounds N             (default: 3)
+  --threads N            of every engine (default: one a core)
+  --work DIR             converted models and all output are kept here (default: build/cpu)
+  --output FILE          (default: docs/benchmarks/cpu.md)
+
+What is missing is named as missing. How to get each rival: docs/guides/benchmarks.md.
+TEXT
+}
+
+die() { echo "cpu.sh: $*" >&2; exit 1; }
+say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
+
+millrace=build/release/millrace
+llama='' ik_llama='' openvino='' vllm='' convert='' convert_python=''
+model=configs/Qwen2-0.5B
+tokenizer=../shared/data/tokenizers/qwen2.5
+formats=bf16,int8,int4
+only=qwen,smollm2,serving
+batch_sizes=1,4,8
+context_len=8192
+rounds=3
+threads=$(nproc)
+work=build/cpu
+output=docs/benchmarks/cpu.md
+command="bench/cpu.sh $*"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --millrace) millrace=$2; shift 2 ;;
+    --llama-cpp) llama=$(realpath "$2"); shift 2 ;;
+    --ik-llama-cpp) ik_llama=$(realpath "$2"); shift 2 ;;
+    --openvino) openvino=$(realpath "$2"); shift 2 ;;
+    --vllm) vllm=$(realpath "$2"); shift 2 ;;
+    --convert) convert=$(realpath "$2"); shift 2 ;;
+    --convert-python) convert_python=$2; shift 2 ;;
+    --model) model=$2; shift 2 ;;
+    --tokenizer) tokenizer=$2; shift 2 ;;
+    --formats) formats=$2; shift 2 ;;
+    --only) only=$2; shift 2 ;;
+    --batch-size) batch_sizes=$2; shift 2 ;;
+    --context-len) context_len=$2; shift 2 ;;
+    --rounds) rounds=$2; shift 2 ;;
+    --threads) threads=$2; shift 2 ;;
+    --work) work=$2; shift 2 ;;
+    --output) output=$2; shift 2 ;;
+    -h|--help) usage; exit 0 ;;
+    *) usage >&2; echo "cpu.sh: there is no option '$1'" >&2; exit 2 ;;
+  esac
+done
+[ -x "$millrace" ] || die "no $millrace: ./dev build"
+[ -e "$model/config.json" ] || die "no $model/config.json: --model DIR"
+[ -e "$tokenizer/tokenizer.json" ] || die "no $tokenizer/tokenizer.json: --tokenizer DIR"
+wants() { tr ',' '\n' <<<"$only" | grep -qx "$1"; }
+has_format() { tr ',' '\n' <<<"$formats" | grep -qx "$1"; }
+
+mkdir -p "$work"
+work=$(realpath "$work")
+millrace=$(realpath "$millrace")
+name=$(basename "$model")
+checkpoint=$work/$name
+log=$work/log.txt
+: >"$log"
+smollm2=${MILLRACE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/millrace}/smollm2
+smollm2_gguf=$(find "$smollm2" -name '*.gguf' 2>/dev/null | head -n 1 || true)
+[ -n "$llama" ] && [ -z "$convert" ] && convert=$(dirname "$llama")
+if [ -z "$convert_python" ] && [ -n "$vllm$openvino" ]; then convert_python=${vllm:-$openvino}/bin/python; fi
+
+# program DIR NAME: where a build has it
+program() { if [ -x "$1/bin/$2" ]; then echo "$1/bin/$2"; else echo "$1/$2"; fi; }
+
+# make FILE COMMAND...: runs the command where the file is missing; it may be made in a form {} that is renamed at the end.
+make_file() {
+  local file=$1; shift
+  [ -e "$file" ] && return
+  say "making $(basename "$file")"
+  rm -rf "$file.partial"
+  "${@//\{\}/$file.partial}" >>"$log" 2>&1 || { tail -n 5 "$log" >&2; echo "cpu.sh: $(basename "$file") could not be made: left out" >&2; return 1; }
+  mv "$file.partial" "$file"
+}
+
+prepare_ggufs() {
+  [ -n "$llama$ik_llama" ] || return 0
+  local quantize
+  quantize=$(program "${llama:-$ik_llama}" llama-quantize)
+  if wants qwen || wants serving; then
+    [ -e "$work/$name.bf16.gguf" ] || [ -n "$convert_python" ] || { echo "cpu.sh: no --convert-python: no $name for llama.cpp" >&2; return 0; }
+    make_file "$work/$name.bf16.gguf" "$convert_python" "$convert/convert_hf_to_gguf.py" "$checkpoint" --outtype bf16 \
+      --outfile '{}' || return 0
+    has_format int8 && { make_file "$work/$name.int8.gguf" "$quantize" --allow-requantize "$work/$name.bf16.gguf" '{}' Q8_0 || true; }
+    has_format int4 && { make_file "$work/$name.int4.gguf" "$quantize" --allow-requantize "$work/$name.bf16.gguf" '{}' Q4_0 || true; }
+  fi
+  if wants smollm2 && [ -n "$smollm2_gguf" ]; then
+    has_format bf16 && { make_file "$work/smollm2.bf16.gguf" "$quantize" --allow-requantize "$smollm2_gguf" '{}' BF16 || true; }
+    has_format int8 && { make_file "$work/smollm2.int8.gguf" "$quantize" --allow-requantize "$smollm2_gguf" '{}' Q8_0 || true; }
+    ln -sf "$smollm2_gguf" "$work/smollm2.int4.gguf" # Q4_1, as it is
+  fi
+  return 0
+}
+
+prepare_openvino() {
+  [ -n "$openvino" ] && wants qwen || return 0
+  local format weights
+  for format in ${formats//,/ }; do
+    weights=$format
+    [ "$format" = bf16 ] && weights=fp16 # computed in bfloat16 where the processor has it
+    make_file "$work/$name.$format.openvino" "$openvino/bin/optimum-cli" export openvino --model "$checkpoint" \
+      --task text-generation-with-past --weight-format "$weights" '{}' || true
+  done
+}
+
+if [ ! -e "$checkpoint/model.safetensors" ]; then
+  say "writing $name with random weights"
+  python3 bench/cpu/random_checkpoint.py "$model" "$tokenizer" "$checkpoint"
+fi
+prepare_ggufs
+prepare_openvino
+
+say "measuring: log in $log"
+commit=$(git log -1 --format=%h 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo ' with changes')
+machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(sed -nE 's/^MemTotal: +([0-9]+) kB/\1/p' /proc/meminfo | awk '{printf "%.0f GiB", $1 / 1048576}')"
+load=$(cut -d' ' -f1-3 /proc/loadavg)
+# As arguments: what wraps python3 on some machines has variables of these names in its environment.
+python3 - "$work/plan.json" name="$name" checkpoint="$checkpoint" work="$work" log="$log" millrace="$millrace" llama="$llama" \
+  ik_llama="$ik_llama" openvino="$openvino" vllm="$vllm" formats="$formats" only="$only" batch_sizes="$batch_sizes" \
+  context_len="$context_len" rounds="$rounds" threads="$threads" command="$command" commit="$commit" machine="$machine" \
+  load="$load" <<'PYTHON'
+import json, pathlib, sys
+
+env = dict(argument.split("=", 1) for argument in sys.argv[2:])
+work, name, checkpoint, threads = pathlib.Path(env["work"]), env["name"], env["checkpoint"], int(env["threads"])
+formats, only = env["formats"].split(","), env["only"].split(",")
+commands = {"millrace": f"millrace bench engine DIR --dtype bfloat16 --quantization F --batch-size B --threads {threads}"}
+
+def present(pattern):
+    paths = {name: work / pattern.format(name) for name in formats}
+    return {name: str(path) for name, path in paths.items() if path.exists()}
+
+def llamas(model):
+    rivals = []
+    for rival, build, flags in (("llama.cpp", env["llama"], ["-fa", "1"]), ("ik_llama.cpp", env["ik_llama"], ["-fa", "1", "-rtr", "1"])):
+        if build:
+            rivals.append({"name": rival, "kind": "llama", "build": build, "flags": flags, "models": present(model + ".{}.gguf")})
+            commands[rival] = f"llama-bench -m GGUF -t {threads} -p P -n N {' '.join(flags)}; llama-batched-bench -npp 16 -ntg N -npl B"
+    return rivals
+
+def cases(context_len):
+    result = []
+    for name in formats:
+        result += [{"phase": "decode", "batch_size": int(size), "context_len": 0, "num_tokens": 64, "format": name}
+                   for size in env["batch_sizes"].split(",")]
+        result.append({"phase": "prefill", "batch_size": 1, "context_len": 0, "num_tokens": 512, "format": name})
+        if context_len:
+            result.append({"phase": "decode", "batch_size": 1, "context_len": context_len, "num_tokens": 64, "format": name})
+    return result
+
+models = []
+if "qwen" in only:
+    rivals = llamas(name)
+    if env["openvino"]:
+        rivals.append({"name": "OpenVINO", "kind": "worker", "python": env["openvino"] + "/bin/python", "program": "openvino_speed.py",
+                       "models": present(name + ".{}.openvino")})
+        commands["OpenVINO"] = "bench/cpu/openvino_speed.py: ContinuousBatchingPipeline, fp16, int8 and int4 as optimum-cli exports them"
+    if env["vllm"]:
+        rivals.append({"name": "vLLM", "kind": "worker", "python": env["vllm"] + "/bin/python", "program": "vllm_speed.py",
+                       "models": {"bf16": checkpoint}})
+        commands["vLLM"] = "bench/cpu/vllm_speed.py: LLM(dtype='bfloat16', enable_prefix_caching=False)"
+    models.append({"name": f"{name}, random weights", "ours": checkpoint, "rivals": rivals, "cases": cases(int(env["context_len"]))})
+if "smollm2" in only:
+    models.append({"name": "SmolLM2-135M, the default model (it fits in the caches of some machines)", "ours": "smollm2",
+                   "rivals": llamas("smollm2"), "cases": cases(0)})
+serving = None
+if "serving" in only:
+    servers = [{"name": "millrace", "command": [env["millrace"], "serve", checkpoint, "--port", "{port}", "--dtype", "bfloat16",
+                                                "--max-model-len", "2048", "--threads", str(threads)]}]
+    if env["vllm"]:
+        servers.append({"name": "vLLM", "environment": {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}"},
+                        "command": [env["vllm"] + "/bin/vllm", "serve", checkpoint, "--port", "{port}", "--dtype", "bfloat16",
+                                    "--max-model-len", "2048", "--max-num-seqs", "16", "--no-enable-prefix-caching",
+                                    "--gpu-memory-utilization", "0.4"]})
+    serving = {"input_len": 256, "output_len": 64, "streams": 16, "num_prompts": 64, "tokenizer": checkpoint, "servers": servers}
+    for server in servers:
+        commands[f"{server['name']}'s server"] = " ".join(server["command"]).replace(checkpoint, "DIR").replace(env["millrace"], "millrace")
+facts = {"command": env["command"], "rounds": int(env["rounds"]), "threads": threads, "machine": env["machine"], "commit": env["commit"],
+         "load": env["load"], "commands": {key: text.replace(env["vllm"] or "\0", "VENV") for key, text in commands.items()},
+         "serving": f"{name}, bfloat16: 16 streams at once, prompts of 256 tokens, answers of 64, by `millrace bench serve --max-concurrency 16`."}
+plan = {"millrace": env["millrace"], "threads": threads, "rounds": int(env["rounds"]), "formats": formats, "log": env["log"], "models": models,
+        "serving": serving, "facts": facts}
+pathlib.Path(sys.argv[1]).write_text(json.dumps(plan, indent=1))
+PYTHON
+python3 -B bench/cpu/measure.py "$work/plan.json" "$work/results.jsonl"
+mkdir -p "$(dirname "$output")"
+python3 -B bench/cpu_table.py "$work/results.jsonl" >"$output.partial"
+mv "$output.partial" "$output"
+say "$output"

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Writes a Hugging Face checkpoint with random bfloat16 weights, for engines that want a real one.
+
+usage: random_checkpoint.py CONFIG TOKENIZER OUTPUT [--seed N]
+       random_checkpoint.py --self-test
+
+CONFIG: a folder with config.json (Llama, Qwen2 or Qwen3, dense); TOKENIZER: a folder with tokenizer.json and
+tokenizer_config.json. OUTPUT gets both, and model.safetensors. Magnitudes lie between 2^-7 and 2^-5, about one over the
+root of a row's length, so that activations stay finite; speed does not depend on the values. Needs only the standard
+library.
+"""
+import argparse
+import json
+import pathlib
+import random
+import shutil
+import struct
+import sys
+import tempfile
+
+CHUNK = 1 << 24
+
+# The upper byte of a bfloat16 is the sign and seven bits of the exponent, the lower one the eighth and the mantissa: a
+# random byte's last bit becomes the sign, 0x3C or 0xBC makes magnitudes from 2^-7 to 2^-5 of a random lower byte.
+UPPER = bytes(0xBC if byte & 1 else 0x3C for byte in range(256))
+ONE = b"\x80\x3f"
+
+
+def shapes(config):
+    """(name, shape) of every tensor, in the order of the forward pass."""
+    hidden, vocab = config["hidden_size"], config["vocab_size"]
+    heads = config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads", heads)
+    head_dim = config.get("head_dim") or hidden // heads
+    family = config["model_type"]
+    if family not in ("llama", "qwen2", "qwen3"):
+        raise SystemExit(f"random_checkpoint.py: model_type is {family}, expected llama, qwen2 or qwen3")
+    yield "model.embed_tokens.weight", (vocab, hidden)
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", (hidden,)
+        for name, rows in (("q", heads), ("k", kv_heads), ("v", kv_heads)):
+            yield f"{prefix}self_attn.{name}_proj.weight", (rows * head_dim, hidden)
+            if family == "qwen2":
+                yield f"{prefix}self_attn.{name}_proj.bias", (rows * head_dim,)
+        if family == "qwen3":
+            yield prefix + "self_attn.q_norm.weight", (head_dim,)
+            yield prefix + "self_attn.k_norm.weight", (head_dim,)
+        yield prefix + "self_attn.o_proj.weight", (hidden, heads * head_dim)
+        yield prefix + "post_attention_layernorm.weight", (hidden,)
+        for name in ("gate", "up"):
+            yield f"{prefix}mlp.{name}_proj.weight", (config["intermediate_size"], hidden)
+        yield prefix + "mlp.down_proj.weight", (hidden, config["intermediate_size"])
+    yield "model.norm.weight", (hidden,)
+    if not config.get("tie_word_embeddings", False):
+        yield "lm_head.weight", (vocab, hidden)
+
+
+def count(shape):
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def write_values(file, name, shape, source):
+    if name.endswith("norm.weight"):
+        file.write(ONE * count(shape))
+        return
+    left = count(shape)
+    while left:
+        size = min(left, CHUNK)
+        values = bytearray(2 * size)
+        values[0::2] = source.randbytes(size)
+        values[1::2] = source.randbytes(size).translate(UPPER)
+        file.write(values)
+        left -= size
+
+
+def write_safetensors(path, config, seed):
+    tensors = list(shapes(config))
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape in tensors:
+        end = offset + 2 * count(shape)
+        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    source = random.Random(seed)
+    partial = path.with_suffix(".partial")  # so that what stands under the name is whole
+    with open(partial, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name, shape in tensors:
+            write_values(file, name, shape, source)
+    partial.replace(path)
+
+
+def write_checkpoint(config_folder, tokenizer_folder, output, seed):
+    output.mkdir(parents=True, exist_ok=True)
+    config = json.loads((config_folder / "config.json").read_text())
+    config["torch_dtype"] = "bfloat16"
+    (output / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    for file in tokenizer_folder.iterdir():
+        if file.is_file() and file.name != "config.json":
+            shutil.copyfile(file, output / file.name)
+    write_safetensors(output / "model.safetensors", config, seed)
+
+
+def self_test():
+    config = {"model_type": "qwen2", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
+              "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 30, "tie_word_embeddings": True}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "from").mkdir()
+        (folder / "from" / "config.json").write_text(json.dumps(config))
+        (folder / "from" / "tokenizer.json").write_text("{}")
+        write_checkpoint(folder / "from", folder / "from", folder / "to", 1)
+        data = (folder / "to" / "model.safetensors").read_bytes()
+        size = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + size])
+        del header["__metadata__"]
+        assert len(header) == 1 + 2 * (2 + 6 + 1 + 3) + 1, len(header)
+        ends = sorted(tensor["data_offsets"] for tensor in header.values())
+        assert ends[0][0] == 0 and all(a[1] == b[0] for a, b in zip(ends, ends[1:]))
+        assert ends[-1][1] == len(data) - 8 - size
+        for tensor_name, tensor in header.items():
+            begin, end = (8 + size + at for at in tensor["data_offsets"])
+            assert end - begin == 2 * count(tensor["shape"])
+            for (bits,) in struct.iter_unpack("<H", data[begin:end]):
+                value = struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+                assert value == 1.0 if tensor_name.endswith("norm.weight") else 2**-7 <= abs(value) < 2**-5, value
+        assert json.loads((folder / "to" / "config.json").read_text())["torch_dtype"] == "bfloat16"
+        assert (folder / "to" / "tokenizer.json").exists()
+        write_checkpoint(folder / "from", folder / "from", folder / "again", 1)
+        assert data == (folder / "again" / "model.safetensors").read_bytes()
+    print("1 passed, 0 failed")
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        self_test()
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=pathlib.Path)
+    parser.add_argument("tokenizer", type=pathlib.Path)
+    parser.add_argument("output", type=pathlib.Path)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    write_checkpoint(arguments.config, arguments.tokenizer, arguments.output, arguments.seed)
+
+
+main()

@@ -1,0 +1,42 @@
+#include "model/forward_work.h"
+
+#include "base/check.h"
+
+namespace millrace {
+
+ForwardWork& ForwardWork::operator+=(const ForwardWork& other) {
+  weight_bytes += other.weight_bytes;
+  kv_bytes += other.kv_bytes;
+  matrix_operations += other.matrix_operations;
+  attention_operations += other.attention_operations;
+  return *this;
+}
+
+ForwardWork forward_work(
+    const ModelConfig& config, const ModelBytes& bytes, const ForwardBatch& batch
+) {
+  CHECK(!config.moe, "which experts a token needs is not known beforehand");
+  const auto hidden = static_cast<double>(config.hidden_size);
+  const auto layers = static_cast<double>(config.num_layers);
+  const auto q_size = static_cast<double>(config.q_size());
+  const double attention_weights =
+      hidden * (q_size + 2.0 * static_cast<double>(config.kv_size())) + q_size * hidden;
+  const double mlp_weights = 3.0 * hidden * static_cast<double>(config.intermediate_size);
+  const double head_weights = hidden * static_cast<double>(config.vocab_size);
+
+  double num_pairs = 0.0;  // of a token and one that it attends to
+  for (const int32_t position : batch.positions) num_pairs += static_cast<double>(position) + 1.0;
+  double num_context_tokens = 0.0;
+  for (const int32_t length : batch.context_lens) num_context_tokens += length;
+
+  ForwardWork work;
+  work.weight_bytes = static_cast<double>(bytes.step_weights);
+  work.kv_bytes = num_context_tokens * static_cast<double>(bytes.kv_per_token);
+  work.matrix_operations = 2.0 * (layers * (attention_weights + mlp_weights) * batch.num_tokens() +
+                                  head_weights * batch.num_logits());
+  // A score and a weighted value are each a multiply-add for every element of q.
+  work.attention_operations = 4.0 * layers * q_size * num_pairs;
+  return work;
+}
+
+}  // namespace millrace

@@ -1,0 +1,67 @@
+// Sums that can be done by hand.
+#include "model/forward_work.h"
+
+#include <gtest/gtest.h>
+
+namespace millrace {
+namespace {
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.hidden_size = 10;
+  config.intermediate_size = 7;
+  config.num_layers = 3;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 5;
+  config.vocab_size = 100;
+  return config;
+}
+
+constexpr ModelBytes kBytes = {.step_weights = 5000, .kv_per_token = 60};
+
+// Sequences that each have `num_new` tokens after `num_before`, and logits of the last one.
+ForwardBatch batch_of(int32_t num_sequences, int32_t num_before, int32_t num_new) {
+  ForwardBatch batch;
+  batch.cu_seqlens = {0};
+  for (int32_t sequence = 0; sequence < num_sequences; ++sequence) {
+    for (int32_t i = 0; i < num_new; ++i) {
+      batch.token_ids.push_back(1);
+      batch.positions.push_back(num_before + i);
+    }
+    batch.cu_seqlens.push_back(batch.num_tokens());
+    batch.context_lens.push_back(num_before + num_new);
+    batch.logit_rows.push_back(LogitRow::of_token(batch.num_tokens() - 1));
+  }
+  return batch;
+}
+
+TEST(ForwardWork, CountsADecodeStep) {
+  const ForwardWork work = forward_work(small_config(), kBytes, batch_of(2, 99, 1));
+  EXPECT_EQ(work.weight_bytes, 5000.0) << "once for both sequences";
+  EXPECT_EQ(work.kv_bytes, 2 * 100 * 60.0);
+  // A layer: q and o 10 x 20 each, k and v 10 x 10 each, three matrices 10 x 7.
+  EXPECT_EQ(work.matrix_operations, 2.0 * (3 * (400 + 200 + 210) * 2 + 10 * 100 * 2));
+  EXPECT_EQ(work.attention_operations, 4.0 * 3 * 20 * (2 * 100));
+}
+
+TEST(ForwardWork, CountsCausalPairsOfAPrompt) {
+  const ForwardWork work = forward_work(small_config(), kBytes, batch_of(1, 0, 4));
+  EXPECT_EQ(work.attention_operations, 4.0 * 3 * 20 * (1 + 2 + 3 + 4));
+  EXPECT_EQ(work.kv_bytes, 4 * 60.0);
+  EXPECT_EQ(work.matrix_operations, 2.0 * (3 * 810 * 4 + 10 * 100 * 1)) << "one row of logits";
+}
+
+TEST(ForwardWork, OfChunksAddsUpToThatOfThePromptExceptForWhatEachPassReads) {
+  ForwardWork chunks = forward_work(small_config(), kBytes, batch_of(1, 0, 3));
+  chunks += forward_work(small_config(), kBytes, batch_of(1, 3, 5));
+  const ForwardWork whole = forward_work(small_config(), kBytes, batch_of(1, 0, 8));
+  EXPECT_EQ(chunks.attention_operations, whole.attention_operations);
+  EXPECT_EQ(chunks.weight_bytes, 2 * whole.weight_bytes);
+  EXPECT_EQ(chunks.kv_bytes, whole.kv_bytes + 3 * 60.0);
+  EXPECT_EQ(chunks.bytes(), chunks.weight_bytes + chunks.kv_bytes);
+  EXPECT_EQ(whole.operations(), whole.matrix_operations + whole.attention_operations);
+}
+
+}  // namespace
+}  // namespace millrace
