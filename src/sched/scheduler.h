@@ -116,22 +116,22 @@ class Scheduler {
     int32_t num_tokens = 0;
     int32_t num_logit_rows = 0;
   };
-  struct Draft {
+  struct Step {
     StepPlan plan;
     Budget left;
   };
 
-  void drop_cancelled_and_expired(Draft& draft, TimePoint now);
-  void drop(RequestId id, bool is_expired, Draft& draft, TimePoint now);
-  void continue_running(Draft& draft);
-  void admit_waiting(Draft& draft, TimePoint now);
-  void admit(Sequence& sequence, const PrefixMatch& match, Draft& draft, TimePoint now);
+  void drop_cancelled_and_expired(Step& step, TimePoint now);
+  void drop(RequestId id, bool is_expired, Step& step, TimePoint now);
+  void continue_running(Step& step);
+  void admit_waiting(Step& step, TimePoint now);
+  void admit(Sequence& sequence, const PrefixMatch& match, Step& step, TimePoint now);
 
   int32_t num_granted_tokens(const Sequence& sequence, Budget budget) const;
   bool make_room(size_t running_index, int32_t num_tokens);
   bool try_extend(Sequence& sequence, int32_t num_tokens);
   int64_t num_blocks_reserved(const Sequence& sequence) const;
-  void schedule(Sequence& sequence, ScheduledSequence stretch, Draft& draft);
+  void schedule(Sequence& sequence, ScheduledSequence stretch, Step& step);
   void preempt(size_t running_index);
 
   // Whether others may want what it computes: requests to come, or other choices of its own.
