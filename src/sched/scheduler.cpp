@@ -45,6 +45,7 @@ Result<void> Scheduler::add(Request request) {
   const bool is_by_priority = config_.policy == SchedulingPolicy::kPriority;
 
   entry.num_unfinished = sampling.n;
+  if (config_.speculation) entry.drafting = make_drafting(entry.request);
   entry.sequences.reserve(static_cast<size_t>(sampling.n));
   for (int32_t choice = 0; choice < sampling.n; ++choice) {
     Sequence& sequence = entry.sequences.emplace_back(
@@ -109,6 +110,7 @@ StepPlan Scheduler::plan(TimePoint now) {
   drop_cancelled_and_expired(step, now);
   continue_running(step);
   admit_waiting(step, now);
+  if (config_.speculation) add_drafts(step);
 
   CHECK(step.left.num_tokens >= 0 && step.left.num_logit_rows >= 0, "a step over its budget");
   CHECK(is_idle() || !step.plan.is_empty(), "there is work, and nobody may do it");
