@@ -74,6 +74,8 @@ void expect_reuse(const MixTotals& totals, int64_t times) {
           {"block copies", totals.num_block_copies},
           {"states saved", totals.num_states_saved},
           {"batches without tokens", totals.num_batches_without_tokens},
+          {"tokens guessed right", totals.num_guessed_right},
+          {"tokens guessed wrong", totals.num_guessed_wrong},
       },
       times
   );
