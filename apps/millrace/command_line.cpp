@@ -100,7 +100,7 @@ class YamlConfig : public CLI::Config {
       if (!entry.first.IsScalar() || !entry.second.IsScalar()) {
         throw CLI::ConfigError(fmt::format("'{}' must map plain values to plain values", name));
       }
-      // Numbers, booleans and null stand as they are; everything else is text.
+      // Numbers and booleans stand as they are; everything else is text.
       const std::string text = entry.second.as<std::string>();
       const bool is_json = entry.second.Tag() != "!" && parse_json(text).ok();
       members.push_back(fmt::format(

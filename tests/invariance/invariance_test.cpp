@@ -213,9 +213,11 @@ void check_guesses(const std::string& path, int32_t num_tokens, std::span<const 
   const LocalModel reference = load_model(path, {});
   const auto requests = repetitive_requests(reference.text, num_tokens);
   const auto expected = generate_together(*reference.engine, requests);
+  reference.engine->shutdown(ShutdownMode::kDrain);
   for (const int32_t num_seqs : at_once) {
     const LocalModel model = load_model(path, {.max_num_seqs = num_seqs, .speculation = kGuess});
     expect_equal(expected, generate_together(*model.engine, requests), "guessing");
+    model.engine->shutdown(ShutdownMode::kDrain);  // the last step is counted after its events
     const EngineStats stats = model.engine->stats();
     const SpeculationStats& speculation = stats.speculation;
     EXPECT_GT(speculation.num_accepted_tokens, stats.num_output_tokens / 4)

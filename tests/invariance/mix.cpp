@@ -101,7 +101,7 @@ class Mix {
         .max_model_len = kModelLenMax,
         .block_size = block_size,
         // From a pool that holds one sequence, with little beside it, to one that holds everything.
-        .num_blocks = draw(0, 2) == 0 ? pool : blocks_each + draw(0, 1) * draw(0, 8),
+        .num_blocks = draw(0, 4) == 0 ? pool : blocks_each + draw(0, 1) * draw(0, 8),
         .enable_prefix_caching = draw(0, 3) > 0,
         .prefix_hash_key = {.low = rng_.next(), .high = rng_.next()},
         .eos_token_ids = std::move(eos_token_ids),
@@ -110,8 +110,8 @@ class Mix {
         draw(0, 2) == 0 ? kModelLenMax : config_.max_num_seqs + draw(0, 40);
     config_.max_logit_rows = config_.max_num_seqs + draw(0, 1) * draw(0, 100);
     config_.num_hidden_slots = draw(0, 3) == 0 ? draw(0, 3) : config_.num_blocks;
-    if (draw(0, 1) == 0) {
-      const int32_t lookup_min = draw(1, 3);
+    if (draw(0, 2) > 0) {
+      const int32_t lookup_min = draw(1, 2);
       config_.speculation = NgramSpeculation{
           .num_speculative_tokens = draw(1, 8),
           .prompt_lookup_max = draw(lookup_min, 4),
