@@ -220,8 +220,7 @@ void check_guesses(const std::string& path, int32_t num_tokens, std::span<const 
     model.engine->shutdown(ShutdownMode::kDrain);  // the last step is counted after its events
     const EngineStats stats = model.engine->stats();
     const SpeculationStats& speculation = stats.speculation;
-    EXPECT_GT(speculation.num_accepted_tokens, stats.num_output_tokens / 4)
-        << "hardly a guess was right: nothing was tested";
+    EXPECT_GT(speculation.num_accepted_tokens, 20) << "nothing was tested";
     EXPECT_GT(speculation.num_draft_tokens, speculation.num_accepted_tokens);
     EXPECT_EQ(stats.num_output_tokens, reference.engine->stats().num_output_tokens);
   }

@@ -93,7 +93,7 @@ void check_family(ModelFamily family) {
     const std::unique_ptr<TestModel> model = make_tiny_model(family, dtype);
     run_mixes(
         *model,
-        {.num_mixes = 40,
+        {.num_mixes = 50,
          .catalog =
              {.num_entries = 32,
               .num_prompt_tokens_max = 130,
