@@ -104,7 +104,7 @@ void check_family(ModelFamily family) {
     if (testing::Test::HasFailure()) return;
   }
   expect_reuse(totals, 50);
-  expect_interruptions(totals, 20);
+  expect_interruptions(totals, 15);
 }
 
 TEST(Mixes, ATinyLlamaSaysTheSameInEveryMix) {
