@@ -100,10 +100,13 @@ class YamlConfig : public CLI::Config {
       if (!entry.first.IsScalar() || !entry.second.IsScalar()) {
         throw CLI::ConfigError(fmt::format("'{}' must map plain values to plain values", name));
       }
+      // Numbers and booleans stand as they are; everything else is text.
+      const std::string text = entry.second.as<std::string>();
+      const bool is_json = entry.second.Tag() != "!" && parse_json(text).ok();
       members.push_back(fmt::format(
           "{}: {}",
           to_json_text(json::value(entry.first.as<std::string>())),
-          entry.second.as<std::string>()
+          is_json ? text : to_json_text(json::value(text))
       ));
     }
     return "{" + joined(members) + "}";

@@ -100,6 +100,16 @@ TEST(CommandLine, RefusesABrokenOrUnknownConfiguration) {
   EXPECT_EQ(parse({"--config", "/no/such/file.yaml"}).exit_code, 2);
 }
 
+// What is no JSON value is text, and a text in quotes stays one.
+TEST(CommandLine, TakesAMapOfAFileAsAJsonObject) {
+  const Outcome outcome =
+      parse({"--config", config_file("stop: {method: ngram, k: 5, id: \"6\", on: true}\n")});
+  EXPECT_EQ(
+      outcome.options.stop,
+      (std::vector<std::string>{R"({"method": "ngram", "k": 5, "id": "6", "on": true})"})
+  );
+}
+
 TEST(CommandLine, ReadsSizesAsPeopleWriteThem) {
   EXPECT_EQ(*parse_size("4096"), 4096);
   EXPECT_EQ(*parse_size("32k"), 32000);

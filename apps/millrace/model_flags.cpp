@@ -9,6 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "progress_bar.h"
+#include "speculation_flag.h"
 
 namespace millrace {
 namespace {
@@ -52,6 +53,7 @@ Result<EngineConfig> engine_config_of(const ModelFlags& flags) {
   if (!policy) return policy.error();
   config.policy = *policy;
   config.enable_prefix_caching = flags.enable_prefix_caching;
+  config.speculation = flags.speculation;
   const Result<SipKey> key = random_key();
   if (!key) return key.error();
   config.prefix_hash_key = *key;
@@ -121,6 +123,7 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
       flags.enable_prefix_caching,
       "keep what was computed for prompts, for requests that begin alike (on)"
   );
+  add_speculation_flag(line, flags.speculation);
   line.add("--threads", flags.num_threads, "compute threads; 0: one per CPU");
   const auto take_seed = [&flags](const std::string& text) -> Result<void> {
     uint64_t seed = 0;

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "command_line.h"
 #include "model_location.h"
+#include "sched/speculation.h"
 #include "server/local_model.h"
 #include "tensor/dtype.h"
 
@@ -29,6 +30,7 @@ struct ModelFlags {
   int32_t max_num_seqs = 64;
   std::string scheduling_policy = "fcfs";
   bool enable_prefix_caching = true;
+  std::optional<NgramSpeculation> speculation;  // none: no token is guessed
   int32_t num_threads = 0;
   std::optional<uint64_t> seed;  // none: 0
 };

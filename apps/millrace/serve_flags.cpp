@@ -135,8 +135,15 @@ Result<void> check_files(const ServeFlags& flags) {
 
 Result<void> check_engine(const ServeFlags& flags) {
   if (flags.engine == "null") {
-    if (flags.record.empty()) return {};
-    return invalid_argument("--record takes --engine cpu: others have no steps", "--record");
+    if (!flags.record.empty()) {
+      return invalid_argument("--record takes --engine cpu: others have no steps", "--record");
+    }
+    if (flags.model.speculation) {
+      return invalid_argument(
+          "--speculative-config takes --engine cpu: others compute nothing", "--speculative-config"
+      );
+    }
+    return {};
   }
   if (flags.engine != "cpu") return wrong_value("--engine", "cpu or null", flags.engine);
   const ServeFlags defaults;

@@ -25,6 +25,10 @@ class BlockTable {
   // Block `index` is `block` from now on, which holds the same.
   void replace(int32_t index, BlockId block) { blocks_[static_cast<size_t>(index)] = block; }
 
+  // Takes the blocks from the `num_blocks`-th on out of the table and returns them, for the pool.
+  // REQUIRES: 0 <= num_blocks <= num_blocks().
+  std::vector<BlockId> take_from(int32_t num_blocks);
+
   // Empties the table and returns what was in it, for the pool.
   std::vector<BlockId> take_all() { return std::exchange(blocks_, {}); }
 

@@ -40,11 +40,21 @@ TEST(BlockTable, GivesUpAllItsBlocks) {
   EXPECT_EQ(table.num_token_slots(), 0);
 }
 
+TEST(BlockTable, GivesUpItsLastBlocks) {
+  BlockTable table(2);
+  table.append(std::vector{BlockId{3}, BlockId{1}, BlockId{4}});
+  EXPECT_THAT(table.take_from(3), IsEmpty());
+  EXPECT_THAT(table.take_from(1), ElementsAre(BlockId{1}, BlockId{4}));
+  EXPECT_THAT(table.blocks(), ElementsAre(BlockId{3}));
+  EXPECT_THAT(table.take_from(0), ElementsAre(BlockId{3}));
+}
+
 TEST(BlockTableDeathTest, HasNoSlotBeyondItsBlocks) {
   BlockTable table(2);
   table.append(std::vector{BlockId{3}});
   EXPECT_DEATH(table.slot(2), "no block");
   EXPECT_DEATH(table.slot(-1), "no block");
+  EXPECT_DEATH(table.take_from(2), "more blocks");
 }
 
 }  // namespace

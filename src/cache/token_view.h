@@ -17,6 +17,12 @@ struct TokenView {
 
   int32_t size() const { return static_cast<int32_t>(prompt.size() + output.size()); }
 
+  // REQUIRES: 0 <= position < size().
+  TokenId at(int32_t position) const {
+    const auto index = static_cast<size_t>(position);
+    return index < prompt.size() ? prompt[index] : output[index - prompt.size()];
+  }
+
   // Writes the tokens from `first` on. REQUIRES: first + out.size() <= size().
   void copy(int32_t first, std::span<TokenId> out) const {
     auto begin = static_cast<size_t>(first);

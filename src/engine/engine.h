@@ -19,6 +19,7 @@
 #include "engine/step_sizes.h"
 #include "sampling/sampling_params.h"
 #include "sched/scheduler_config.h"
+#include "sched/speculation.h"
 
 namespace millrace {
 
@@ -61,8 +62,9 @@ struct EngineStats {
   int32_t num_blocks_free = 0;  // hold nothing
   int32_t num_blocks_cached = 0;  // hold prefixes that nobody uses now; given away when needed
   int32_t num_blocks = 0;
-  int64_t num_waiting_tokens = 0;     // to be computed for the sequences that wait
-  int64_t num_tokens_computed = 0;    // since the start, with those computed again
+  int64_t num_waiting_tokens = 0;  // to be computed for the sequences that wait
+  // Since the start, with those computed again and without drafts that were wrong.
+  int64_t num_tokens_computed = 0;
   int64_t num_tokens_recomputed = 0;  // since the start: those alone
   int64_t num_prompt_tokens = 0;      // since the start, of sequences that got their first token
   int64_t num_output_tokens = 0;      // since the start
@@ -72,6 +74,7 @@ struct EngineStats {
   int64_t num_prefix_hits = 0;
   int64_t num_block_copies = 0;  // since the start: of blocks of which the beginning was there
   int64_t num_resumed = 0;       // since the start: sequences that began without a forward pass
+  SpeculationStats speculation;  // since the start
   int64_t num_steps = 0;         // since the start
   StepSizes step_sizes;          // of those steps
   Duration last_step_time{0};
@@ -114,6 +117,7 @@ struct EngineLimits {
   int32_t num_blocks = 0;
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
   bool enable_prefix_caching = false;
+  std::optional<NgramSpeculation> speculation = {};  // none: no token is guessed
   AdmissionLimits admission = {};
 };
 

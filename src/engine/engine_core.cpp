@@ -29,26 +29,33 @@ std::vector<TokenEvent> token_events(
 ) {
   std::vector<TokenEvent> events;
   for (size_t i = 0; i < outcomes.size(); ++i) {
-    const auto* token = std::get_if<SampledToken>(&outcomes[i]);
-    if (token == nullptr) continue;
+    const auto* tokens = std::get_if<SampledTokens>(&outcomes[i]);
+    if (tokens == nullptr) continue;
     const Sequence& sequence = *plan.scheduled[i].sequence;
-    events.push_back({
-        .request = sequence.request().id,
-        .choice = sequence.choice(),
-        .token = *token,
-        .when = when,
-    });
+    for (const SampledToken& token : *tokens) {
+      events.push_back({
+          .request = sequence.request().id,
+          .choice = sequence.choice(),
+          .token = token,
+          .when = when,
+      });
+    }
   }
   return events;
 }
 
-// `tokens` and `finished` are of one step and both in the plan's order.
+// `tokens` and `finished` are of one step and both in the plan's order. A sequence may have several
+// tokens: the last one ended it.
 void mark_stop_tokens(std::vector<TokenEvent>& tokens, std::span<const FinishedEvent> finished) {
   auto token = tokens.begin();
   for (const FinishedEvent& end : finished) {
     if (!end.stop_token) continue;
-    while (token->request != end.request || token->choice != end.choice) ++token;
-    token->is_stop_token = true;
+    const auto is_of_it = [&end](const TokenEvent& event) {
+      return event.request == end.request && event.choice == end.choice;
+    };
+    token = std::find_if(token, tokens.end(), is_of_it);
+    token = std::find_if_not(token, tokens.end(), is_of_it);
+    (token - 1)->is_stop_token = true;
   }
 }
 
@@ -157,50 +164,85 @@ std::vector<StepOutcome> EngineCore::sample(
 
 // `logits`: [scheduled.num_logit_rows, vocab_size]: rows of prompt positions give the logprob of
 // the token after each; the row of the sequence's last token, if it is among them, gives the next
-// token.
+// token, and the rows of its drafts those after it.
 StepOutcome EngineCore::sample_sequence(
     const ScheduledSequence& scheduled,
     std::span<const float> logits,
     std::vector<EngineEvent>& events
 ) {
   if (scheduled.num_logit_rows == 0) return NothingSampled{};
-  const Sequence& sequence = *scheduled.sequence;
-  const Request& request = sequence.request();
-  if (!are_finite(logits)) {
+  const auto vocab_size = static_cast<size_t>(runner_->vocab_size());
+  // A row of a draft is nobody's until the draft turns out to be right.
+  const auto num_known_rows = static_cast<size_t>(scheduled.num_logit_rows - scheduled.num_drafts);
+  if (!are_finite(logits.first(num_known_rows * vocab_size))) {
     return Error{
         ErrorCode::kInternal,
         fmt::format(
             "the model's logits are not finite at positions {} to {}",
             scheduled.first_logit_row(),
-            scheduled.end_token() - 1
+            scheduled.end_token() - scheduled.num_drafts - 1
         ),
     };
   }
+  const size_t num_prompt_rows = num_known_rows - (scheduled.samples() ? 1 : 0);
+  append_prompt_logprobs(scheduled, logits.first(num_prompt_rows * vocab_size), events);
+  if (!scheduled.samples()) return NothingSampled{};
+  return sample_tokens(scheduled, logits.subspan(num_prompt_rows * vocab_size));
+}
 
+// `logits`: [number of prompt rows, vocab_size], the first of the stretch.
+void EngineCore::append_prompt_logprobs(
+    const ScheduledSequence& scheduled,
+    std::span<const float> logits,
+    std::vector<EngineEvent>& events
+) {
+  if (logits.empty()) return;
+  const Sequence& sequence = *scheduled.sequence;
+  const Request& request = sequence.request();
   const auto vocab_size = static_cast<size_t>(runner_->vocab_size());
   PromptLogprobsEvent prompt{
       .request = request.id, .first_position = scheduled.first_logit_row() + 1};
-  const int32_t last_prompt_row = scheduled.end_token() - (scheduled.samples() ? 1 : 0);
-  for (int32_t position = scheduled.first_logit_row(); position < last_prompt_row; ++position) {
+  for (int32_t position = prompt.first_position; !logits.empty(); ++position) {
     prompt.logprobs.push_back(sampler_.logprobs(
-        logits.first(vocab_size), sequence.token(position + 1), *request.sampling.prompt_logprobs
+        logits.first(vocab_size), sequence.token(position), *request.sampling.prompt_logprobs
     ));
     logits = logits.subspan(vocab_size);
   }
-  if (!prompt.logprobs.empty()) events.emplace_back(std::move(prompt));
-  if (!scheduled.samples()) return NothingSampled{};
-  std::optional<SampledToken> sampled = sampler_.sample(
-      logits,
-      {
-          .params = request.sampling,
-          .seed = request.seed,
-          .choice = sequence.choice(),
-          .prompt = request.prompt,
-          .output = sequence.output(),
-          .eos_token_ids = scheduler_.config().eos_token_ids,
-      }
-  );
-  if (sampled) return *std::move(sampled);
+  events.emplace_back(std::move(prompt));
+}
+
+// `logits`: [1 + number of drafts, vocab_size]. Each token is chosen from its own logits and all
+// tokens before it, as in a step of its own, until one differs from its draft: the logits behind a
+// wrong guess are of another text. Nor is a row used whose step would have failed: the next step
+// has it first, and fails as it would have without drafts.
+StepOutcome EngineCore::sample_tokens(
+    const ScheduledSequence& scheduled, std::span<const float> logits
+) {
+  const Sequence& sequence = *scheduled.sequence;
+  const Request& request = sequence.request();
+  const auto vocab_size = static_cast<size_t>(runner_->vocab_size());
+  SampledTokens tokens;
+  for (int32_t i = 0; i <= scheduled.num_drafts; ++i) {
+    const std::span<const float> row =
+        logits.subspan(static_cast<size_t>(i) * vocab_size, vocab_size);
+    if (i > 0 && !are_finite(row)) break;
+    std::optional<SampledToken> token = sampler_.sample(
+        row,
+        {
+            .params = request.sampling,
+            .seed = request.seed,
+            .choice = sequence.choice(),
+            .prompt = request.prompt,
+            .output = sequence.output_with_drafts(i),
+            .eos_token_ids = scheduler_.config().eos_token_ids,
+        }
+    );
+    if (!token) break;
+    tokens.push_back(*std::move(token));
+    if (i == scheduled.num_drafts) break;
+    if (tokens.back().id != sequence.drafts()[static_cast<size_t>(i)]) break;
+  }
+  if (!tokens.empty()) return tokens;
   return invalid_argument(
       "the constraints leave no token: allowed_token_ids, bad_words, logit_bias and min_tokens "
       "forbid all"

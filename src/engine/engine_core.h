@@ -60,6 +60,12 @@ class EngineCore {
       std::span<const float> logits,
       std::vector<EngineEvent>& events
   );
+  void append_prompt_logprobs(
+      const ScheduledSequence& scheduled,
+      std::span<const float> logits,
+      std::vector<EngineEvent>& events
+  );
+  StepOutcome sample_tokens(const ScheduledSequence& scheduled, std::span<const float> logits);
 
   Scheduler scheduler_;
   std::unique_ptr<ModelRunner> runner_;

@@ -17,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 
 constexpr size_t kVocabSize = 24;
+constexpr float kHabit = 6.0F;  // of models whose text is worth guessing
 
 SchedulerConfig roomy() {
   return {
@@ -35,7 +36,9 @@ using Records = std::map<std::pair<uint64_t, int32_t>, SequenceRecord>;
 
 struct Outcome {
   Records records;
+  int64_t num_steps = 0;
   int64_t num_preemptions = 0;
+  SpeculationStats speculation;
 };
 
 Outcome run_all(
@@ -45,6 +48,7 @@ Outcome run_all(
       config,
       std::make_unique<FakeModelRunner>(FakeModelRunner::Options{
           .vocab_size = kVocabSize,
+          .habit = config.speculation ? kHabit : 0.0F,
           .block_size = config.block_size,
           .num_blocks = config.num_blocks,
           .num_tokens_max = config.max_num_batched_tokens,
@@ -62,7 +66,9 @@ Outcome run_all(
     core.check_invariants();
   }
   EXPECT_TRUE(core.is_idle());
+  outcome.num_steps = core.num_steps();
   outcome.num_preemptions = core.scheduler_stats().num_preemptions;
+  outcome.speculation = core.scheduler_stats().speculation;
   return outcome;
 }
 
@@ -85,19 +91,21 @@ std::vector<Request> mixed_requests() {
   return requests;
 }
 
-void expect_as_alone(const std::vector<Request>& requests, const SchedulerConfig& config) {
-  const Outcome outcome = run_all(requests, config);
+Outcome expect_as_alone(const std::vector<Request>& requests, const SchedulerConfig& config) {
+  Outcome outcome = run_all(requests, config);
+  const FakeVoice voice{.vocab_size = kVocabSize, .habit = config.speculation ? kHabit : 0.0F};
   for (const Request& request : requests) {
     for (int32_t choice = 0; choice < request.sampling.n; ++choice) {
       SCOPED_TRACE(::testing::Message() << "request " << request.id.value << "." << choice);
       const SequenceRecord& record = outcome.records.at({request.id.value, choice});
-      const SequenceRecord alone = run_alone(request, choice, config, kVocabSize);
+      const SequenceRecord alone = run_alone(request, choice, config, voice);
       EXPECT_EQ(record.tokens.size(), 12U);
       EXPECT_EQ(record.tokens, alone.tokens);
       EXPECT_EQ(record.logprobs, alone.logprobs);
       EXPECT_EQ(record.prompt_logprobs, alone.prompt_logprobs);
     }
   }
+  return outcome;
 }
 
 TEST(EngineCore, ARequestAloneSaysWhatTheModelSays) {
@@ -136,6 +144,115 @@ TEST(EngineCore, PreemptionChangesNothing) {
     config.num_blocks = 46;  // hardly more than the longest sequence needs
     EXPECT_GT(run_all(mixed_requests(), config).num_preemptions, 0);
     expect_as_alone(mixed_requests(), config);
+  }
+}
+
+SchedulerConfig guessing() {
+  SchedulerConfig config = roomy();
+  config.speculation =
+      NgramSpeculation{.num_speculative_tokens = 4, .prompt_lookup_max = 3, .prompt_lookup_min = 1};
+  return config;
+}
+
+TEST(EngineCore, SpeculationChangesNothingButTheNumberOfSteps) {
+  std::vector<Request> requests = mixed_requests();
+  requests[0].sampling.temperature = 0.0F;
+  requests[3].sampling.temperature = 0.0F;
+  requests[3].sampling.repetition_penalty = 1.1F;
+  requests[4].sampling.frequency_penalty = 0.2F;
+  requests[4].sampling.presence_penalty = 0.1F;
+  requests[5].sampling.min_tokens = 12;
+  requests[5].sampling.stop_token_ids = {3, 4, 5, 6};
+  requests[5].sampling.bad_words = {{7, 8}, {9}};
+  for (const int32_t budget : {1, 5, 64}) {
+    for (const int32_t block_size : {1, 3, 16}) {
+      SCOPED_TRACE(::testing::Message() << budget << " tokens a step, blocks of " << block_size);
+      SchedulerConfig config = guessing();
+      config.max_num_batched_tokens = std::max(budget, 2);
+      config.max_num_seqs = std::min(budget, 8);
+      config.block_size = block_size;
+      const Outcome outcome = expect_as_alone(requests, config);
+      EXPECT_GT(outcome.speculation.num_accepted_tokens, budget == 64 ? 10 : 0);
+      EXPECT_GT(outcome.speculation.num_draft_tokens, outcome.speculation.num_accepted_tokens);
+    }
+  }
+}
+
+TEST(EngineCore, SpeculationSavesSteps) {
+  Request request{.id = RequestId{0}, .prompt = {1, 2, 3}, .seed = 5};
+  request.sampling.max_tokens = 60;
+  request.sampling.ignore_eos = true;
+  request.sampling.temperature = 0.0F;
+  SchedulerConfig config = guessing();
+  config.max_model_len = 64;
+  const Outcome outcome = run_all({request}, config);
+  EXPECT_EQ(outcome.records.at({0, 0}).tokens.size(), 60U);
+  EXPECT_EQ(outcome.num_steps + outcome.speculation.num_accepted_tokens, 60);
+  EXPECT_LT(outcome.num_steps, 45);
+}
+
+TEST(EngineCore, SpeculationAndPreemptionChangeNothing) {
+  SchedulerConfig config = guessing();
+  config.block_size = 1;
+  config.num_blocks = 46;
+  const Outcome outcome = expect_as_alone(mixed_requests(), config);
+  EXPECT_GT(outcome.num_preemptions, 0);
+  EXPECT_GT(outcome.speculation.num_accepted_tokens, 5);
+}
+
+// Greedy, so that the text is the habit's. The last token of several in a step ends it.
+TEST(EngineCore, OnlyTheLastTokenOfAStepIsTheStopToken) {
+  Request request{.id = RequestId{0}, .prompt = {1, 2, 3}};
+  request.sampling.max_tokens = 40;
+  request.sampling.ignore_eos = true;
+  request.sampling.temperature = 0.0F;
+  const std::vector<TokenId> whole = run_all({request}, guessing()).records.at({0, 0}).tokens;
+  int num_ends_in_company = 0;
+  for (const TokenId stop : whole) {
+    request.sampling.stop_token_ids = {stop};
+    EngineCore core(
+        guessing(),
+        std::make_unique<FakeModelRunner>(FakeModelRunner::Options{
+            .vocab_size = kVocabSize, .habit = kHabit, .num_blocks = 128, .on_forward = {}})
+    );
+    ASSERT_TRUE(core.add(request).ok());
+    std::vector<TokenId> said;
+    while (!core.is_idle()) {
+      const std::vector<EngineEvent> events = core.step();
+      for (const EngineEvent& event : events) {
+        const auto* token = std::get_if<TokenEvent>(&event);
+        if (token == nullptr) continue;
+        said.push_back(token->token.id);
+        EXPECT_EQ(token->is_stop_token, token->token.id == stop);
+        EXPECT_EQ(token->when, std::get<TokenEvent>(events[0]).when) << "one step, one time";
+      }
+      if (core.is_idle() && events.size() > 2) ++num_ends_in_company;
+    }
+    EXPECT_EQ(said, std::vector(whole.begin(), std::ranges::find(whole, stop) + 1));
+  }
+  EXPECT_GT(num_ends_in_company, 0);
+}
+
+// What is guessed wrong must not fail a request, and what is chosen fails it where it would have.
+TEST(EngineCore, ADraftWithoutNumbersIsOnlyADraft) {
+  constexpr TokenId kPoison = 23;
+  Request request{.id = RequestId{0}, .prompt = {5, kPoison - 1, 5}, .seed = 3};
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    request.seed = seed;
+    request.sampling.max_tokens = 40;
+    request.sampling.ignore_eos = true;
+    SchedulerConfig config = guessing();
+    const SequenceRecord with = run_all({request}, config, kPoison).records.at({0, 0});
+    const SequenceRecord alone =
+        run_alone(request, 0, config, {.vocab_size = kVocabSize, .habit = kHabit});
+    const auto poisoned = std::ranges::find(alone.tokens, kPoison);
+    const bool is_poisoned = poisoned != alone.tokens.end() && poisoned + 1 != alone.tokens.end();
+    EXPECT_EQ(with.finished[0].reason, is_poisoned ? FinishReason::kError : FinishReason::kLength);
+    EXPECT_EQ(
+        with.tokens,
+        std::vector(alone.tokens.begin(), is_poisoned ? poisoned + 1 : alone.tokens.end())
+    );
   }
 }
 
@@ -200,7 +317,7 @@ TEST(ForwardBatchBuilder, FlattensSequencesInThePlansOrder) {
   second.sampling.prompt_logprobs = 0;
   ASSERT_TRUE(scheduler.add(first).ok());
   StepPlan plan = scheduler.plan(TimePoint{});
-  scheduler.commit(plan, std::vector<StepOutcome>{SampledToken{.id = 16, .logprobs = {}}}, {});
+  scheduler.commit(plan, std::vector<StepOutcome>{SampledTokens{{.id = 16, .logprobs = {}}}}, {});
   ASSERT_TRUE(scheduler.add(second).ok());
 
   const ForwardBatch batch = build_forward_batch(scheduler.plan(TimePoint{}));

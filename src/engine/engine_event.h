@@ -16,7 +16,7 @@
 
 namespace millrace {
 
-// One output token.
+// One output token. Those of one step have the same time: with speculation it may be several.
 struct TokenEvent {
   RequestId request;
   int32_t choice = 0;

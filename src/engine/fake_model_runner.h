@@ -22,21 +22,42 @@ namespace millrace {
 
 constexpr uint64_t kHashSeed = 20;
 
-// Logits [vocab_size] that follow a sequence whose tokens hash to `hash`.
-inline void append_hash_logits(uint64_t hash, size_t vocab_size, std::vector<float>& logits) {
-  for (size_t token = 0; token < vocab_size; ++token) {
-    logits.push_back(static_cast<float>(random_unit(hash, token) * 8.0 - 4.0));
+// What a fake model says after a sequence: noise from -4 to 4 that depends on all of its tokens;
+// and a habit of saying the same after the same token, of this many units, so that text repeats
+// itself.
+struct FakeVoice {
+  size_t vocab_size = 0;
+  float habit = 0.0F;
+};
+
+// What stands for the hidden state of a token.
+struct FakeState {
+  uint64_t hash = kHashSeed;
+  TokenId last = 0;
+};
+
+// Logits [vocab_size] that follow the state.
+inline void append_fake_logits(
+    const FakeState& state, const FakeVoice& voice, std::vector<float>& logits
+) {
+  const size_t begin = logits.size();
+  for (size_t token = 0; token < voice.vocab_size; ++token) {
+    logits.push_back(static_cast<float>(random_unit(state.hash, token) * 8.0 - 4.0));
   }
+  const uint64_t next = mix64(static_cast<uint64_t>(state.last)) % voice.vocab_size;
+  logits[begin + static_cast<size_t>(next)] += voice.habit;
 }
 
-inline uint64_t extend_hash(uint64_t hash, TokenId token) {
-  return mix64(hash ^ mix64(static_cast<uint64_t>(token) + 1));
+inline void extend(FakeState& state, TokenId token) {
+  state.hash = mix64(state.hash ^ mix64(static_cast<uint64_t>(token) + 1));
+  state.last = token;
 }
 
 class FakeModelRunner final : public ModelRunner {
  public:
   struct Options {
     int64_t vocab_size = 24;
+    float habit = 0.0F;
     int64_t max_model_len = 64;
     int32_t block_size = 4;
     int32_t num_blocks = 64;
@@ -80,9 +101,7 @@ class FakeModelRunner final : public ModelRunner {
     TokenId token = -1;
     int32_t position = -1;
   };
-  // What stands for the hidden state of a token.
-  struct State {
-    uint64_t hash = kHashSeed;
+  struct State : FakeState {
     bool is_poisoned = false;
   };
 
@@ -111,7 +130,7 @@ class FakeModelRunner final : public ModelRunner {
     for (int32_t position = 0; position < length; ++position) {
       const Slot& kv = kv_[static_cast<size_t>(slot(batch, sequence, position))];
       EXPECT_EQ(kv.position, position) << "a slot holds another token's K and V";
-      state.hash = extend_hash(state.hash, kv.token);
+      extend(state, kv.token);
       state.is_poisoned |= kv.token == options_.poison;
       if (position >= length - num_tokens) states_.push_back(state);
     }
@@ -125,7 +144,8 @@ class FakeModelRunner final : public ModelRunner {
   }
 
   void append_logits(const State& state) {
-    append_hash_logits(state.hash, static_cast<size_t>(options_.vocab_size), logits_);
+    const auto vocab_size = static_cast<size_t>(options_.vocab_size);
+    append_fake_logits(state, {.vocab_size = vocab_size, .habit = options_.habit}, logits_);
     if (state.is_poisoned) logits_.back() = std::numeric_limits<float>::quiet_NaN();
   }
 

@@ -45,20 +45,20 @@ inline int32_t choice_of(const EngineEvent& event) {
 }
 
 inline SequenceRecord run_alone(
-    const Request& request, int32_t choice, const SchedulerConfig& config, size_t vocab_size
+    const Request& request, int32_t choice, const SchedulerConfig& config, const FakeVoice& voice
 ) {
   Sampler sampler;
   SequenceRecord record;
-  uint64_t hash = kHashSeed;
+  FakeState state;
   for (size_t i = 0; i < request.prompt.size(); ++i) {
     if (i > 0 && request.sampling.prompt_logprobs && choice == 0) {
       std::vector<float> logits;
-      append_hash_logits(hash, vocab_size, logits);
+      append_fake_logits(state, voice, logits);
       record.prompt_logprobs.push_back(
           sampler.logprobs(logits, request.prompt[i], *request.sampling.prompt_logprobs)
       );
     }
-    hash = extend_hash(hash, request.prompt[i]);
+    extend(state, request.prompt[i]);
   }
   const SamplingParams& params = request.sampling;
   const auto num_tokens_max = std::min<size_t>(
@@ -70,7 +70,7 @@ inline SequenceRecord run_alone(
   };
   while (record.tokens.size() < num_tokens_max) {
     std::vector<float> logits;
-    append_hash_logits(hash, vocab_size, logits);
+    append_fake_logits(state, voice, logits);
     std::optional<SampledToken> token = sampler.sample(
         logits,
         {.params = params,
@@ -83,7 +83,7 @@ inline SequenceRecord run_alone(
     if (!token) break;  // the engine ends it with an error
     record.tokens.push_back(token->id);
     record.logprobs.push_back(std::move(token->logprobs));
-    hash = extend_hash(hash, token->id);
+    extend(state, token->id);
     const bool is_eos = !params.ignore_eos && contains(config.eos_token_ids, token->id);
     const bool may_stop = record.tokens.size() >= static_cast<size_t>(params.min_tokens);
     if (may_stop && (is_eos || contains(params.stop_token_ids, token->id))) break;

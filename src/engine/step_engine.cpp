@@ -29,6 +29,7 @@ SchedulerConfig scheduler_config_of(const EngineConfig& config, const ModelRunne
       .prefix_hash_key = config.prefix_hash_key,
       .num_hidden_slots = runner.num_hidden_slots(),
       .eos_token_ids = config.eos_token_ids,
+      .speculation = config.speculation,
   };
 }
 
@@ -77,6 +78,7 @@ EngineLimits limits_of(
       .num_blocks = scheduler.num_blocks,
       .policy = scheduler.policy,
       .enable_prefix_caching = scheduler.enable_prefix_caching,
+      .speculation = scheduler.speculation,
       .admission = config.admission,
   };
 }
@@ -188,6 +190,7 @@ void StepEngine::publish_stats() {
       .num_prefix_hits = scheduler.num_prefix_hits,
       .num_block_copies = scheduler.num_block_copies,
       .num_resumed = scheduler.num_resumed,
+      .speculation = scheduler.speculation,
       .num_steps = core_.num_steps(),
       .step_sizes = core_.step_sizes(),
       .last_step_time = core_.last_step_time(),

@@ -46,6 +46,8 @@ struct EngineConfig {
   bool enable_prefix_caching = true;
   SipKey prefix_hash_key;
 
+  std::optional<NgramSpeculation> speculation = {};  // none: no token is guessed
+
   std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json
   uint64_t seed = 0;                   // requests without a seed get one that follows from this
 

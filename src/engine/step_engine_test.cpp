@@ -82,7 +82,7 @@ TEST(Engine, SaysWhatTheModelSays) {
   const Request alone{.prompt = request.prompt, .sampling = request.sampling, .seed = 7};
   for (int32_t choice = 0; choice < 2; ++choice) {
     const SequenceRecord expected =
-        run_alone(alone, choice, engine->scheduler_config(), kVocabSize);
+        run_alone(alone, choice, engine->scheduler_config(), {.vocab_size = kVocabSize});
     EXPECT_EQ(records[static_cast<size_t>(choice)].tokens, expected.tokens);
     EXPECT_EQ(records[static_cast<size_t>(choice)].prompt_logprobs, expected.prompt_logprobs);
   }
@@ -218,7 +218,8 @@ TEST(Engine, ABrokenRequestTouchesNoOther) {
   EXPECT_EQ(bad.finish()[0].finished[0].reason, FinishReason::kError);
   const Request alone{.prompt = request.prompt, .sampling = request.sampling, .seed = 1};
   EXPECT_EQ(
-      good.finish()[0].tokens, run_alone(alone, 0, engine->scheduler_config(), kVocabSize).tokens
+      good.finish()[0].tokens,
+      run_alone(alone, 0, engine->scheduler_config(), {.vocab_size = kVocabSize}).tokens
   );
 }
 
@@ -418,7 +419,8 @@ TEST(Engine, ServesManyThreadsAtOnce) {
             .seed = *request.sampling.seed,
         };
         EXPECT_EQ(
-            record.tokens, run_alone(alone, choice, engine->scheduler_config(), kVocabSize).tokens
+            record.tokens,
+            run_alone(alone, choice, engine->scheduler_config(), {.vocab_size = kVocabSize}).tokens
         );
         num_complete.fetch_add(1);
       }

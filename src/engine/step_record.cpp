@@ -30,6 +30,13 @@ void append_ids(std::span<const TokenId> ids, std::string& text) {
   text += ']';
 }
 
+void append_tokens(const SampledTokens& tokens, std::string& text) {
+  if (tokens.size() == 1) return append(text, "{}", tokens[0].id);
+  std::vector<TokenId> ids;
+  for (const SampledToken& token : tokens) ids.push_back(token.id);
+  append_ids(ids, text);
+}
+
 void append_slot(std::optional<HiddenSlotId> slot, std::string& text) {
   if (slot) {
     append(text, ",{}", slot->value);
@@ -61,6 +68,18 @@ void append_config(const SchedulerConfig& config, std::string& text) {
       config.num_hidden_slots
   );
   append_ids(config.eos_token_ids, text);
+  text += R"(,"speculation":)";
+  if (const auto& speculation = config.speculation) {
+    append(
+        text,
+        "[{},{},{}]",
+        speculation->num_speculative_tokens,
+        speculation->prompt_lookup_max,
+        speculation->prompt_lookup_min
+    );
+  } else {
+    text += "null";
+  }
   text += "}\n";
 }
 
@@ -98,6 +117,10 @@ void append_plan_line(const StepPlan& plan, TimePoint now, std::string& lines) {
     );
     append_slot(stretch.resumed_from, lines);
     append_slot(stretch.saved_to, lines);
+    if (stretch.num_drafts > 0) {
+      lines += ',';
+      append_ids(stretch.sequence->drafts(), lines);
+    }
     lines += ']';
   }
   lines += R"(],"copies":[)";
@@ -159,8 +182,8 @@ void StepRecorder::commit(std::span<const StepOutcome> outcomes, TimePoint now) 
   append(lines_, R"({{"call":"commit","now":{},"outcomes":[)", nanoseconds(now));
   for (const StepOutcome& outcome : outcomes) {
     if (&outcome != &outcomes.front()) lines_ += ',';
-    if (const auto* token = std::get_if<SampledToken>(&outcome)) {
-      append(lines_, "{}", token->id);
+    if (const auto* tokens = std::get_if<SampledTokens>(&outcome)) {
+      append_tokens(*tokens, lines_);
     } else {
       lines_ += std::holds_alternative<Error>(outcome) ? R"("error")" : "null";
     }

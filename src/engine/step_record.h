@@ -3,9 +3,11 @@
 //
 // JSON lines, in the order of the calls. Times are nanoseconds of a steady clock, "bits" 32 digits.
 //
-//   {"millrace_steps":1,"policy":"fcfs","max_num_batched_tokens":512,...}
+//   {"millrace_steps":2,"policy":"fcfs","max_num_batched_tokens":512,...}
 //       The first line: the version of the format and each field of SchedulerConfig but the key of
 //       the hashes, which is secret. Plans do not depend on it: a hash only says where to look.
+//       "speculation" is null or its num_speculative_tokens, prompt_lookup_max and
+//       prompt_lookup_min.
 //   {"call":"add","id":0,"prompt":[1,2],"max_tokens":16,"min_tokens":0,"n":1,"ignore_eos":false,
 //    "stop_token_ids":[],"prompt_logprobs":null,"priority":0,"arrival":5,"deadline":null,
 //    "prefix_root":"bits","tenant":0}
@@ -15,10 +17,11 @@
 //   {"call":"plan","now":6,"scheduled":[[0,0,0,2,1,null,3]],"copies":[[7,8]],
 //    "dropped":[[4,0,"deadline"]]}
 //       A stretch: request, choice, first_token, num_tokens, num_logit_rows, resumed_from,
-//       saved_to. A copy: from, to. Who was dropped: request, choice, why. Plans of nothing at all
-//       are left out: they change nothing.
+//       saved_to, and the list of its drafts if it has any. A copy: from, to. Who was dropped:
+//       request, choice, why. Plans of nothing at all are left out: they change nothing.
 //   {"call":"commit","now":7,"outcomes":[17]}
-//       For each stretch the token that was chosen, null, or "error".
+//       For each stretch the token that was chosen, the list of them if there are several, null, or
+//       "error".
 #pragma once
 
 #include <cstdint>
@@ -36,7 +39,7 @@
 
 namespace millrace {
 
-constexpr int64_t kStepRecordVersion = 1;
+constexpr int64_t kStepRecordVersion = 2;
 
 // The line of a plan, with its end.
 void append_plan_line(const StepPlan& plan, TimePoint now, std::string& lines);

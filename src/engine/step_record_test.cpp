@@ -30,6 +30,7 @@ class Recording {
     EngineCore core(
         config_,
         std::make_unique<FakeModelRunner>(FakeModelRunner::Options{
+            .habit = 5.0F,
             .block_size = config_.block_size,
             .num_blocks = config_.num_blocks,
             .num_hidden_slots = config_.num_hidden_slots,
@@ -90,6 +91,12 @@ class Recording {
     };
     config.num_blocks = draw(1, 3) * div_ceil(draw(1, config.max_model_len), config.block_size);
     config.num_hidden_slots = draw(0, config.num_blocks);
+    if (draw(0, 1) == 0) {
+      config.speculation = NgramSpeculation{
+          .num_speculative_tokens = draw(1, 5),
+          .prompt_lookup_max = draw(2, 3),
+          .prompt_lookup_min = draw(1, 2)};
+    }
     return config;
   }
 
@@ -154,10 +161,10 @@ void replace(std::string& text, const std::string& what, const std::string& by) 
 
 // One request of three tokens that gets two more.
 const Lines kShort = {
-    R"({"millrace_steps":1,"policy":"fcfs","max_num_batched_tokens":16,)"
+    R"({"millrace_steps":2,"policy":"fcfs","max_num_batched_tokens":16,)"
     R"("long_prefill_token_threshold":16,"max_num_seqs":4,"max_logit_rows":4,"max_model_len":64,)"
     R"("block_size":4,"num_blocks":8,"enable_prefix_caching":true,"num_hidden_slots":2,)"
-    R"("eos_token_ids":[0]})",
+    R"("eos_token_ids":[0],"speculation":null})",
     R"({"call":"add","id":18446744073709551615,"prompt":[7,8,9],"max_tokens":2,"min_tokens":0,)"
     R"("n":1,"ignore_eos":false,"stop_token_ids":[],"prompt_logprobs":null,"priority":0,)"
     R"("arrival":5,"deadline":null,"prefix_root":"00000000000000000000000000000001","tenant":0})",
@@ -195,14 +202,21 @@ TEST(StepRecord, ReplaysToTheSamePlansWithAnotherHashKey) {
     EXPECT_EQ(stats.num_output_tokens, recording.stats.num_output_tokens);
     EXPECT_EQ(stats.num_preemptions, recording.stats.num_preemptions);
     EXPECT_EQ(stats.num_prefix_hits, recording.stats.num_prefix_hits);
+    EXPECT_EQ(
+        stats.speculation.num_accepted_tokens, recording.stats.speculation.num_accepted_tokens
+    );
     EXPECT_EQ(stats.num_running + stats.num_waiting, 0);
     totals.num_preemptions += stats.num_preemptions;
     totals.num_block_copies += stats.num_block_copies;
     totals.num_resumed += stats.num_resumed;
+    totals.speculation.num_draft_tokens += stats.speculation.num_draft_tokens;
+    totals.speculation.num_accepted_tokens += stats.speculation.num_accepted_tokens;
   }
   EXPECT_GT(totals.num_preemptions, 0);
   EXPECT_GT(totals.num_block_copies, 0);
   EXPECT_GT(totals.num_resumed, 0);
+  EXPECT_GT(totals.speculation.num_accepted_tokens, 200);
+  EXPECT_GT(totals.speculation.num_draft_tokens, totals.speculation.num_accepted_tokens);
 }
 
 TEST(StepRecord, IsWrittenAsTheHeaderSays) {
@@ -232,7 +246,7 @@ TEST(StepRecord, IsWrittenAsTheHeaderSays) {
   const TimePoint now{std::chrono::nanoseconds(6)};
   recorder.plan(StepPlan{}, now);
   recorder.plan(scheduler.plan(now), now);
-  const std::vector<StepOutcome> outcomes = {SampledToken{.id = 17, .logprobs = {}}};
+  const std::vector<StepOutcome> outcomes = {SampledTokens{{.id = 17, .logprobs = {}}}};
   recorder.commit(outcomes, now + std::chrono::nanoseconds(1));
   recorder.flush();
   EXPECT_EQ(text, kShort[0] + "\n" + kShort[1] + "\n" + kShort[2] + "\n" + kShort[3] + "\n");
@@ -287,8 +301,8 @@ TEST(StepReplay, SaysWhatIsWrongInALine) {
     const char* message;
   };
   const Case cases[] = {
-      {1, R"("millrace_steps":1)", R"("millrace_steps":2)", "version 2; this build replays"},
-      {1, R"("millrace_steps":1)", R"("steps":1)", "not a recording"},
+      {1, R"("millrace_steps":2)", R"("millrace_steps":1)", "version 1; this build replays"},
+      {1, R"("millrace_steps":2)", R"("steps":2)", "not a recording"},
       {1, "fcfs", "lifo", "'policy' must be"},
       {1, R"("num_blocks":8)", R"("num_blocks":9000)", "at most 1024 blocks"},
       {1, R"("block_size":4)", R"("block_size":400000)", "at most 1024 blocks"},
@@ -321,6 +335,61 @@ TEST(StepReplay, SaysWhatIsWrongInALine) {
   const std::string cancel = R"({"call":"cancel","id":18446744073709551615,"choice":1})";
   EXPECT_THAT(replay({kShort[0], kShort[1], cancel}).message, HasSubstr("has no choice 1"));
   EXPECT_EQ(replay({kShort[0], cancel}).bad_line, std::nullopt) << "of a request that is over";
+}
+
+// One request whose third token was guessed, and was right.
+const Lines kGuessed = {
+    R"({"millrace_steps":2,"policy":"fcfs","max_num_batched_tokens":16,)"
+    R"("long_prefill_token_threshold":16,"max_num_seqs":4,"max_logit_rows":4,"max_model_len":64,)"
+    R"("block_size":4,"num_blocks":8,"enable_prefix_caching":false,"num_hidden_slots":0,)"
+    R"("eos_token_ids":[0],"speculation":[2,2,1]})",
+    R"({"call":"add","id":0,"prompt":[7,8,9],"max_tokens":4,"min_tokens":0,)"
+    R"("n":1,"ignore_eos":false,"stop_token_ids":[],"prompt_logprobs":null,"priority":0,)"
+    R"("arrival":5,"deadline":null,"prefix_root":"00000000000000000000000000000001","tenant":0})",
+    R"({"call":"plan","now":6,"scheduled":[[0,0,0,3,1,null,null]],"copies":[],"dropped":[]})",
+    R"({"call":"commit","now":7,"outcomes":[7]})",
+    R"({"call":"plan","now":8,"scheduled":[[0,0,3,3,3,null,null,[8,9]]],"copies":[],"dropped":[]})",
+    R"({"call":"commit","now":9,"outcomes":[[8,3]]})",
+    R"({"call":"plan","now":10,"scheduled":[[0,0,5,1,1,null,null]],"copies":[],"dropped":[]})",
+    R"({"call":"commit","now":11,"outcomes":[4]})",
+};
+
+TEST(StepReplay, ReplaysWhatWasGuessed) {
+  const Replayed replayed = replay(kGuessed);
+  EXPECT_EQ(replayed.bad_line, std::nullopt) << replayed.message;
+  EXPECT_EQ(replayed.summary.scheduler.speculation.num_draft_tokens, 2);
+  EXPECT_EQ(replayed.summary.scheduler.speculation.num_accepted_tokens, 1);
+  EXPECT_EQ(replayed.summary.scheduler.num_output_tokens, 4);
+}
+
+TEST(StepReplay, SaysWhatIsWrongInAGuess) {
+  struct Case {
+    size_t line;
+    const char* what;
+    const char* by;
+    const char* message;
+  };
+  const Case cases[] = {
+      {1, "[2,2,1]", "[2,2]", "num_speculative_tokens must be 1 to 32, got 0"},
+      {1, "[2,2,1]", "[2,2,1,1]", "num_speculative_tokens must be 1 to 32, got 0"},
+      {1, "[2,2,1]", "[2,1,2]", "must not be above prompt_lookup_max"},
+      {1, "[2,2,1]", "5", "'speculation' must be a list"},
+      {1, R"(,"speculation":[2,2,1])", "", "'speculation' is missing"},
+      {5, "[8,9]", "[8,8]", "another plan"},
+      {6, "[[8,3]]", "[[]]", "outcomes[0] must be a token id, a list of them"},
+      {6, "[[8,3]]", "[[8,\"9\"]]", "outcomes[0] must be a token id, a list of them"},
+      {6, "[[8,3]]", "[[3,9]]", "outcomes[0]: a token after one that was not guessed"},
+      {6, "[[8,3]]", "[[8,9,1,1]]", "outcomes[0]: a token after one that was not guessed"},
+      {6, "[[8,3]]", "[null]", "outcomes[0]: this stretch gives a token"},
+      {8, "[4]", "[[4,4]]", "outcomes[0]: a token after one that was not guessed"},
+  };
+  for (const Case& wrong : cases) {
+    Lines lines = kGuessed;
+    replace(lines[wrong.line - 1], wrong.what, wrong.by);
+    const Replayed replayed = replay(lines);
+    EXPECT_EQ(replayed.bad_line, wrong.line) << wrong.by;
+    EXPECT_THAT(replayed.message, HasSubstr(wrong.message));
+  }
 }
 
 // Lines that were cut, changed, doubled, left out or exchanged: an error or not, and no crash.

@@ -158,6 +158,18 @@ Result<void> check_limits(const SchedulerConfig& config, const ReplayLimits& lim
   ));
 }
 
+// Null, or three numbers that validate() looks at.
+std::optional<NgramSpeculation> speculation_of(Fields& fields) {
+  if (fields.is_null("speculation")) return std::nullopt;
+  std::vector<TokenId> numbers = fields.ids("speculation");
+  if (numbers.size() != 3) numbers.assign(3, 0);
+  return NgramSpeculation{
+      .num_speculative_tokens = numbers[0],
+      .prompt_lookup_max = numbers[1],
+      .prompt_lookup_min = numbers[2],
+  };
+}
+
 Result<SchedulerConfig> config_of(const json::object& line, const ReplayLimits& limits) {
   Fields fields(line);
   // First, so that another version is called that, whatever else is in it.
@@ -184,6 +196,7 @@ Result<SchedulerConfig> config_of(const json::object& line, const ReplayLimits& 
       .prefix_hash_key = {},
       .num_hidden_slots = fields.int32("num_hidden_slots", 0),
       .eos_token_ids = fields.ids("eos_token_ids"),
+      .speculation = speculation_of(fields),
   };
   if (auto checked = fields.check(); !checked) return checked.error();
   if (!policy) return invalid_argument("'policy' must be fcfs, priority or fair");
@@ -213,6 +226,36 @@ Result<Request> request_of(const json::object& line, const ReplayLimits& limits)
   request.tenant = TenantId{fields.int32("tenant", std::numeric_limits<int32_t>::min())};
   if (auto checked = fields.check(); !checked) return checked.error();
   return request;
+}
+
+// One token, the list of several, or null for none.
+Result<SampledTokens> tokens_of(const json::value& value) {
+  SampledTokens tokens;
+  if (value.is_null()) return tokens;
+  const json::array one = {value};
+  const json::array& list = value.is_array() ? value.get_array() : one;
+  for (const json::value& element : list) {
+    const std::optional<TokenId> token = integer_of<TokenId>(element, 0, kInt32Max);
+    if (token) tokens.push_back({.id = *token, .logprobs = {}});
+  }
+  if (tokens.size() == list.size() && !list.empty()) return tokens;
+  return invalid_argument("must be a token id, a list of them, null or error");
+}
+
+// Whether the sampler could have chosen these of a stretch: one token after each draft that was
+// right.
+Result<void> check_tokens(const SampledTokens& tokens, const ScheduledSequence& stretch) {
+  if (stretch.samples() == tokens.empty()) {
+    return invalid_argument(
+        fmt::format("this stretch {} token", tokens.empty() ? "gives a" : "gives no")
+    );
+  }
+  const std::span<const TokenId> drafts = stretch.sequence->drafts();
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    if (i < drafts.size() && tokens[i].id == drafts[i]) continue;
+    return invalid_argument("a token after one that was not guessed");
+  }
+  return {};
 }
 
 }  // namespace
@@ -344,19 +387,15 @@ Result<std::vector<StepOutcome>> StepReplay::outcomes_of(const json::array& list
       outcomes.emplace_back(Error{ErrorCode::kInternal, "as recorded"});
       continue;
     }
-    const std::optional<TokenId> token = integer_of<TokenId>(value, 0, kInt32Max);
-    if (!token && !value.is_null()) {
-      return invalid_argument(fmt::format("outcomes[{}] must be a token id, null or error", i));
+    auto tokens = tokens_of(value);
+    if (!tokens) return invalid_argument(fmt::format("outcomes[{}] {}", i, tokens.error().message));
+    if (auto checked = check_tokens(*tokens, plan_->scheduled[i]); !checked) {
+      return invalid_argument(fmt::format("outcomes[{}]: {}", i, checked.error().message));
     }
-    if (token.has_value() != plan_->scheduled[i].samples()) {
-      return invalid_argument(
-          fmt::format("outcomes[{}]: this stretch {} token", i, token ? "gives no" : "gives a")
-      );
-    }
-    if (token) {
-      outcomes.emplace_back(SampledToken{.id = *token, .logprobs = {}});
-    } else {
+    if (tokens->empty()) {
       outcomes.emplace_back(NothingSampled{});
+    } else {
+      outcomes.emplace_back(*std::move(tokens));
     }
   }
   return outcomes;

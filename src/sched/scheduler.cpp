@@ -45,6 +45,7 @@ Result<void> Scheduler::add(Request request) {
   const bool is_by_priority = config_.policy == SchedulingPolicy::kPriority;
 
   entry.num_unfinished = sampling.n;
+  if (config_.speculation) entry.drafting = make_drafting(entry.request);
   entry.sequences.reserve(static_cast<size_t>(sampling.n));
   for (int32_t choice = 0; choice < sampling.n; ++choice) {
     Sequence& sequence = entry.sequences.emplace_back(
@@ -99,31 +100,32 @@ void Scheduler::cancel_all() {
 }
 
 StepPlan Scheduler::plan(TimePoint now) {
-  Draft draft{
+  Step step{
       .plan = {},
       .left =
           {.num_tokens = config_.max_num_batched_tokens, .num_logit_rows = config_.max_logit_rows},
   };
   scheduled_.clear();
-  draft.plan.scheduled.reserve(running_.size());
-  drop_cancelled_and_expired(draft, now);
-  continue_running(draft);
-  admit_waiting(draft, now);
+  step.plan.scheduled.reserve(running_.size());
+  drop_cancelled_and_expired(step, now);
+  continue_running(step);
+  admit_waiting(step, now);
+  if (config_.speculation) add_drafts(step);
 
-  CHECK(draft.left.num_tokens >= 0 && draft.left.num_logit_rows >= 0, "a step over its budget");
-  CHECK(is_idle() || !draft.plan.is_empty(), "there is work, and nobody may do it");
-  return std::move(draft.plan);
+  CHECK(step.left.num_tokens >= 0 && step.left.num_logit_rows >= 0, "a step over its budget");
+  CHECK(is_idle() || !step.plan.is_empty(), "there is work, and nobody may do it");
+  return std::move(step.plan);
 }
 
-void Scheduler::drop_cancelled_and_expired(Draft& draft, TimePoint now) {
-  for (const RequestId id : std::exchange(cancelled_, {})) drop(id, false, draft, now);
+void Scheduler::drop_cancelled_and_expired(Step& step, TimePoint now) {
+  for (const RequestId id : std::exchange(cancelled_, {})) drop(id, false, step, now);
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    drop(deadlines_.begin()->second, true, draft, now);
+    drop(deadlines_.begin()->second, true, step, now);
   }
 }
 
 // Ends the cancelled choices of a request, or all of them if its time is over.
-void Scheduler::drop(RequestId id, bool is_expired, Draft& draft, TimePoint now) {
+void Scheduler::drop(RequestId id, bool is_expired, Step& step, TimePoint now) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   Entry& entry = found->second;
@@ -132,31 +134,31 @@ void Scheduler::drop(RequestId id, bool is_expired, Draft& draft, TimePoint now)
     if (!sequence.is_cancelled() && !is_expired) continue;
     const FinishReason reason =
         sequence.is_cancelled() ? FinishReason::kCancelled : FinishReason::kDeadline;
-    draft.plan.dropped.push_back(finish(entry, sequence, reason, now));
+    step.plan.dropped.push_back(finish(entry, sequence, reason, now));
   }
   forget_if_over(entry);
 }
 
-void Scheduler::continue_running(Draft& draft) {
+void Scheduler::continue_running(Step& step) {
   // Preemption removes only sequences behind the current one, so the index stays valid.
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     const auto num_behind = static_cast<int32_t>(running_.size() - i - 1);
     const int32_t num_tokens = num_granted_tokens(
         sequence,
-        {.num_tokens = draft.left.num_tokens - num_behind,
-         .num_logit_rows = draft.left.num_logit_rows - num_behind}
+        {.num_tokens = step.left.num_tokens - num_behind,
+         .num_logit_rows = step.left.num_logit_rows - num_behind}
     );
-    if (make_room(i, num_tokens)) schedule(sequence, {.num_tokens = num_tokens}, draft);
+    if (make_room(i, num_tokens)) schedule(sequence, {.num_tokens = num_tokens}, step);
   }
 }
 
-void Scheduler::admit_waiting(Draft& draft, TimePoint now) {
+void Scheduler::admit_waiting(Step& step, TimePoint now) {
   if (waiting_.empty()) return;
   int64_t num_reserved = 0;
   for (const Sequence* sequence : running_) num_reserved += num_blocks_reserved(*sequence);
   while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < config_.max_num_seqs &&
-         draft.left.num_tokens > 0 && draft.left.num_logit_rows > 0 &&
+         step.left.num_tokens > 0 && step.left.num_logit_rows > 0 &&
          num_reserved <= cache_.num_available()) {
     Sequence& sequence = waiting_.next(share_);
     const PrefixMatch match = cache_.match(sequence.prefix(), sequence.num_tokens_cacheable());
@@ -166,7 +168,7 @@ void Scheduler::admit_waiting(Draft& draft, TimePoint now) {
     const int32_t num_missing =
         div_ceil(num_tokens, config_.block_size) - static_cast<int32_t>(match.blocks.size());
     if (num_reserved + num_missing > cache_.num_available_beside(match)) return;
-    admit(sequence, match, draft, now);
+    admit(sequence, match, step, now);
     num_reserved += num_blocks_reserved(sequence);
   }
 }
@@ -181,7 +183,7 @@ int64_t Scheduler::num_blocks_reserved(const Sequence& sequence) const {
   return blocks.num_blocks_missing(sequence.num_tokens()) + 1;
 }
 
-void Scheduler::admit(Sequence& sequence, const PrefixMatch& match, Draft& draft, TimePoint now) {
+void Scheduler::admit(Sequence& sequence, const PrefixMatch& match, Step& step, TimePoint now) {
   const bool is_first_time = !sequence.timings().first_scheduled.has_value();
   if (is_first_time && config_.enable_prefix_caching) {
     totals_.num_prefix_queries += sequence.num_prompt_tokens();
@@ -193,16 +195,16 @@ void Scheduler::admit(Sequence& sequence, const PrefixMatch& match, Draft& draft
   recompute_credit_.refund(std::min(sequence.num_tokens_given_up(), match.num_tokens));
   sequence.start(match, now);
 
-  const int32_t num_tokens = match.hidden ? 0 : num_granted_tokens(sequence, draft.left);
+  const int32_t num_tokens = match.hidden ? 0 : num_granted_tokens(sequence, step.left);
   CHECK(try_extend(sequence, num_tokens), "admitted without room");
   if (match.part) {
     // A block whose last use lies longest back may be given to the very sequence that wants it.
     const BlockId copy = sequence.blocks().blocks()[match.blocks.size()];
-    if (copy != match.part->block) draft.plan.copies.push_back({match.part->block, copy});
+    if (copy != match.part->block) step.plan.copies.push_back({match.part->block, copy});
     ++totals_.num_block_copies;
   }
   if (match.hidden) ++totals_.num_resumed;
-  schedule(sequence, {.num_tokens = num_tokens, .resumed_from = match.hidden}, draft);
+  schedule(sequence, {.num_tokens = num_tokens, .resumed_from = match.hidden}, step);
 }
 
 // At least 1, as long as the budget is at least 1 token and 1 row.
@@ -244,7 +246,7 @@ bool Scheduler::try_extend(Sequence& sequence, int32_t num_tokens) {
 }
 
 // `stretch` says how many tokens, and what they resume from.
-void Scheduler::schedule(Sequence& sequence, ScheduledSequence stretch, Draft& draft) {
+void Scheduler::schedule(Sequence& sequence, ScheduledSequence stretch, Step& step) {
   stretch.sequence = &sequence;
   stretch.first_token = sequence.num_computed_tokens();
   stretch.num_logit_rows = stretch.resumed_from ? 1 : sequence.num_logit_rows(stretch.num_tokens);
@@ -255,11 +257,11 @@ void Scheduler::schedule(Sequence& sequence, ScheduledSequence stretch, Draft& d
     stretch.saved_to = cache_.reserve_hidden(sequence.prefix());
     if (stretch.saved_to) ++num_hidden_reserved_;
   }
-  draft.left.num_tokens -= stretch.num_tokens;
-  draft.left.num_logit_rows -= stretch.num_logit_rows;
-  draft.plan.num_tokens += stretch.num_tokens;
-  draft.plan.num_logit_rows += stretch.num_logit_rows;
-  draft.plan.scheduled.push_back(stretch);
+  step.left.num_tokens -= stretch.num_tokens;
+  step.left.num_logit_rows -= stretch.num_logit_rows;
+  step.plan.num_tokens += stretch.num_tokens;
+  step.plan.num_logit_rows += stretch.num_logit_rows;
+  step.plan.scheduled.push_back(stretch);
   scheduled_.push_back(&sequence);
 }
 

@@ -20,6 +20,10 @@
 //   (sched/preemption.h), until there are enough. The first in order is never preempted and always
 //   advances, so the whole always advances. Who is last itself stalls for a step and keeps its
 //   blocks rather than throw work away for nobody's sake.
+// - Drafts (sched/speculation.h) come last: they take what tokens and rows the step has left when
+//   everybody has theirs, and blocks that are available, so they preempt nobody and hold nobody up.
+//   Blocks that only wrong drafts were in are given back with the commit: what a sequence holds
+//   between steps, and so who is admitted or preempted, is what it is without speculation.
 // - Admission: only the next in order, and only if the free blocks hold all its tokens, what the
 //   running sequences are still owed for tokens they have, and one further block for each of them.
 //   Thus a sequence that is let in is computed in full before the pool can be short, and about
@@ -40,8 +44,10 @@
 #include "base/id.h"
 #include "base/result.h"
 #include "cache/prefix_cache.h"
+#include "sched/draft_pace.h"
 #include "sched/fair_share.h"
 #include "sched/finished_event.h"
+#include "sched/ngram_drafter.h"
 #include "sched/preemption.h"
 #include "sched/request.h"
 #include "sched/scheduler_config.h"
@@ -59,7 +65,7 @@ struct SchedulerStats {
   int32_t num_blocks = 0;
   int64_t num_waiting_tokens = 0;  // of the sequences that wait, to be computed
   // Since the start.
-  int64_t num_tokens_computed = 0;  // with those computed again
+  int64_t num_tokens_computed = 0;  // with those computed again, without drafts that were wrong
   int64_t num_tokens_recomputed = 0;
   int64_t num_prompt_tokens = 0;  // of sequences that got their first token
   int64_t num_output_tokens = 0;
@@ -68,6 +74,7 @@ struct SchedulerStats {
   int64_t num_prefix_hits = 0;     // and were there
   int64_t num_block_copies = 0;    // of blocks of which the beginning was there
   int64_t num_resumed = 0;         // sequences that began without a forward pass
+  SpeculationStats speculation;
 };
 
 class Scheduler {
@@ -89,7 +96,7 @@ class Scheduler {
   StepPlan plan(TimePoint now);
 
   // Takes the result of a plan: counters advance, sequences that reached their end give up their
-  // blocks. `outcomes` has one entry for each scheduled sequence: a token exactly where it
+  // blocks. `outcomes` has one entry for each scheduled sequence: tokens exactly where it
   // samples(), or an error. Returns the end of each sequence that ended, in the plan's order.
   // REQUIRES: the plan is the last one, and it is committed once.
   std::vector<FinishedEvent> commit(
@@ -104,9 +111,16 @@ class Scheduler {
   void check_invariants() const;
 
  private:
+  // What guesses for one sequence, and how much.
+  struct Drafting {
+    NgramDrafter drafter;
+    DraftPace pace;
+  };
+
   struct Entry {
     Request request;
     std::vector<Sequence> sequences;  // [n], never resized: queues point into it
+    std::vector<Drafting> drafting;   // [n], or none without speculation
     int32_t num_unfinished = 0;
     int32_t num_held = 0;
   };
@@ -116,30 +130,40 @@ class Scheduler {
     int32_t num_tokens = 0;
     int32_t num_logit_rows = 0;
   };
-  struct Draft {
+  struct Step {
     StepPlan plan;
     Budget left;
   };
 
-  void drop_cancelled_and_expired(Draft& draft, TimePoint now);
-  void drop(RequestId id, bool is_expired, Draft& draft, TimePoint now);
-  void continue_running(Draft& draft);
-  void admit_waiting(Draft& draft, TimePoint now);
-  void admit(Sequence& sequence, const PrefixMatch& match, Draft& draft, TimePoint now);
+  void drop_cancelled_and_expired(Step& step, TimePoint now);
+  void drop(RequestId id, bool is_expired, Step& step, TimePoint now);
+  void continue_running(Step& step);
+  void admit_waiting(Step& step, TimePoint now);
+  void admit(Sequence& sequence, const PrefixMatch& match, Step& step, TimePoint now);
+  void add_drafts(Step& step);
+  void add_drafts(Sequence& sequence, ScheduledSequence& stretch, Step& step);
+  void guess(Sequence& sequence, int32_t num_sequences, int32_t num_tokens_max);
+  std::vector<Drafting> make_drafting(const Request& request) const;
 
   int32_t num_granted_tokens(const Sequence& sequence, Budget budget) const;
   bool make_room(size_t running_index, int32_t num_tokens);
   bool try_extend(Sequence& sequence, int32_t num_tokens);
   int64_t num_blocks_reserved(const Sequence& sequence) const;
-  void schedule(Sequence& sequence, ScheduledSequence stretch, Draft& draft);
+  void schedule(Sequence& sequence, ScheduledSequence stretch, Step& step);
   void preempt(size_t running_index);
 
   // Whether others may want what it computes: requests to come, or other choices of its own.
   bool is_shared(const Sequence& sequence) const {
     return config_.enable_prefix_caching || sequence.request().sampling.n > 1;
   }
-  void keep_computed(Sequence& sequence, const ScheduledSequence& stretch);
+  void keep_computed(Sequence& sequence, std::optional<HiddenSlotId> saved_to);
   void keep_tail(Sequence& sequence);
+
+  void count_computed(Sequence& sequence, int32_t num_tokens);
+  void settle_drafts(Sequence& sequence, int32_t num_accepted);
+  std::optional<FinishReason> append_outputs(
+      Sequence& sequence, std::span<const SampledToken> tokens, TimePoint now
+  );
 
   std::optional<FinishReason> find_finish_reason(const Sequence& sequence) const;
   FinishedEvent finish(Entry& entry, Sequence& sequence, FinishReason reason, TimePoint now);
@@ -159,6 +183,7 @@ class Scheduler {
   std::vector<Sequence*> scheduled_;  // those of the last plan, in its order
   RecomputeCredit recompute_credit_;
   uint64_t num_added_ = 0;
+  std::vector<TokenId> drafts_;      // of guess(), for which it would be allocated each time
   int32_t num_hidden_reserved_ = 0;  // slots that the last plan writes
   int32_t num_held_ = 0;
   int64_t num_held_tokens_ = 0;

@@ -1,7 +1,11 @@
-// What the control plane costs: one plan and commit of a step in which everyone gets one token, and
-// finding a long prompt in the prefix cache.
+// What the control plane costs: one plan and commit of a step in which everyone gets one token,
+// finding a long prompt in the prefix cache, and guessing tokens.
 #include <benchmark/benchmark.h>
 
+#include <chrono>
+
+#include "base/rng.h"
+#include "sched/ngram_drafter.h"
 #include "sched/scheduler.h"
 
 namespace millrace {
@@ -29,12 +33,12 @@ void BM_PlanAndCommit(benchmark::State& state) {
     if (!scheduler.add(std::move(request)).ok()) return state.SkipWithError("refused");
   }
   // Made by the sampler, not the scheduler: so once, but for the token.
-  std::vector<StepOutcome> outcomes(static_cast<size_t>(num_running), SampledToken{});
+  std::vector<StepOutcome> outcomes(static_cast<size_t>(num_running), SampledTokens(1));
   TokenId token = 0;
   for (auto _ : state) {
     const StepPlan plan = scheduler.plan(TimePoint{});
     ++token;
-    for (StepOutcome& outcome : outcomes) std::get<SampledToken>(outcome).id = token;
+    for (StepOutcome& outcome : outcomes) std::get<SampledTokens>(outcome)[0].id = token;
     benchmark::DoNotOptimize(scheduler.commit(plan, outcomes, TimePoint{}));
   }
   state.SetItemsProcessed(state.iterations() * num_running);
@@ -75,6 +79,37 @@ void BM_MatchPrefix(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * num_tokens);
 }
 BENCHMARK(BM_MatchPrefix)->Arg(1024)->Arg(32768);
+
+// What guessing costs a step of one sequence, found or not. Argument: tokens of its prompt. The
+// second number is what entering the prompt takes, once.
+void BM_Draft(benchmark::State& state) {
+  const auto num_tokens = static_cast<int32_t>(state.range(0));
+  Rng rng(1);
+  std::vector<TokenId> prompt;
+  for (int32_t i = 0; i < num_tokens; ++i) prompt.push_back(static_cast<TokenId>(rng.below(30000)));
+  const NgramDrafter::Options options{
+      .speculation = {.num_speculative_tokens = 5, .prompt_lookup_max = 4, .prompt_lookup_min = 2},
+      .num_prompt_tokens = num_tokens,
+  };
+  NgramDrafter drafter(options, NgramDrafter::make_prompt_index(options));
+  std::vector<TokenId> output = {1};
+  std::vector<TokenId> drafts;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int32_t i = 0; i <= num_tokens; i += NgramDrafter::kNumEndsPerCall) {
+    drafter.draft({.prompt = prompt, .output = output}, 5, drafts);
+  }
+  const std::chrono::duration<double> entering = std::chrono::steady_clock::now() - begin;
+  state.counters["entering_s"] = entering.count();
+  // Every fourth token of the output is new; the others follow the prompt from a random place.
+  size_t place = 0;
+  for (auto _ : state) {
+    if (output.size() % 4 == 0) place = rng.below(prompt.size());
+    output.push_back(prompt[place++ % prompt.size()]);
+    drafter.draft({.prompt = prompt, .output = output}, 5, drafts);
+    benchmark::DoNotOptimize(drafts.data());
+  }
+}
+BENCHMARK(BM_Draft)->Arg(1024)->Arg(32768)->Iterations(100000);
 
 }  // namespace
 }  // namespace millrace

@@ -18,34 +18,28 @@ std::vector<FinishedEvent> Scheduler::commit(
     Sequence& sequence = *scheduled_[i];
     CHECK(stretch.sequence == &sequence, "the plan is not the last one");
     CHECK(sequence.num_computed_tokens() == stretch.first_token, "the plan is not the last one");
-    const auto* token = std::get_if<SampledToken>(&outcomes[i]);
+    const auto* tokens = std::get_if<SampledTokens>(&outcomes[i]);
     const auto* error = std::get_if<Error>(&outcomes[i]);
-    CHECK(error || (token != nullptr) == stretch.samples(), "a token exactly where one is due");
+    CHECK(error || (tokens != nullptr) == stretch.samples(), "tokens exactly where they are due");
+    CHECK(!tokens || std::ssize(*tokens) <= 1 + stretch.num_drafts, "more than were guessed");
 
-    const int32_t num_useful = sequence.advance(stretch.num_tokens);
-    recompute_credit_.earn(num_useful);
-    totals_.num_tokens_computed += stretch.num_tokens;
-    totals_.num_tokens_recomputed += stretch.num_tokens - num_useful;
-    if (config_.policy == SchedulingPolicy::kFair) {
-      share_.charge(sequence.request().tenant, num_useful + (token ? 1 : 0));
-    }
+    const int32_t num_outputs_before = sequence.num_output_tokens();
     std::optional<FinishReason> reason;
+    if (stretch.num_drafts > 0) {
+      settle_drafts(sequence, tokens ? static_cast<int32_t>(tokens->size()) - 1 : 0);
+    }
+    count_computed(sequence, stretch.num_tokens - stretch.num_drafts);
     if (error) {
       // Its K and V are not to be trusted.
       if (stretch.saved_to) cache_.give_back(*stretch.saved_to);
       reason = FinishReason::kError;
-    } else {
-      if (is_shared(sequence)) keep_computed(sequence, stretch);
+    } else if (is_shared(sequence)) {
+      keep_computed(sequence, stretch.saved_to);
     }
-    if (token) {
-      if (sequence.num_output_tokens() == 0) {
-        totals_.num_prompt_tokens += sequence.num_prompt_tokens();
-      }
-      sequence.append_output(token->id, now);
-      ++totals_.num_output_tokens;
-      reason = find_finish_reason(sequence);
-    }
-    const bool is_first_token = token && sequence.num_output_tokens() == 1;
+    if (tokens) reason = append_outputs(sequence, *tokens, now);
+    if (stretch.num_drafts > 0) cache_.release(sequence.take_blocks_unused());
+
+    const bool is_first_token = num_outputs_before == 0 && tokens;
     const bool has_siblings = sequence.request().sampling.n > 1;
     if (!reason && !(is_first_token && has_siblings)) continue;
 
@@ -61,8 +55,45 @@ std::vector<FinishedEvent> Scheduler::commit(
   return finished;
 }
 
+void Scheduler::count_computed(Sequence& sequence, int32_t num_tokens) {
+  const int32_t num_useful = sequence.advance(num_tokens);
+  recompute_credit_.earn(num_useful);
+  totals_.num_tokens_computed += num_tokens;
+  totals_.num_tokens_recomputed += num_tokens - num_useful;
+  if (config_.policy == SchedulingPolicy::kFair) {
+    share_.charge(sequence.request().tenant, num_useful);
+  }
+}
+
+// As if each token had had a step to itself: each but the last was a draft, which is computed.
+// Returns why the last of them ends the sequence.
+std::optional<FinishReason> Scheduler::append_outputs(
+    Sequence& sequence, std::span<const SampledToken> tokens, TimePoint now
+) {
+  CHECK(!tokens.empty(), "logits were read, and nothing was chosen");
+  if (sequence.num_output_tokens() == 0) {
+    totals_.num_prompt_tokens += sequence.num_prompt_tokens();
+  }
+  std::optional<FinishReason> reason;
+  for (const SampledToken& token : tokens) {
+    CHECK(!reason, "a token after the end");
+    if (sequence.num_wanted_tokens() > 0) {
+      count_computed(sequence, 1);
+      if (is_shared(sequence)) keep_computed(sequence, std::nullopt);
+    }
+    sequence.append_output(token.id, now);
+    reason = find_finish_reason(sequence);
+  }
+  const auto num_tokens = static_cast<int64_t>(tokens.size());
+  totals_.num_output_tokens += num_tokens;
+  if (config_.policy == SchedulingPolicy::kFair) {
+    share_.charge(sequence.request().tenant, num_tokens);
+  }
+  return reason;
+}
+
 // What has just been computed can be found from now on: full blocks, and the end of a prompt.
-void Scheduler::keep_computed(Sequence& sequence, const ScheduledSequence& stretch) {
+void Scheduler::keep_computed(Sequence& sequence, std::optional<HiddenSlotId> saved_to) {
   while (sequence.num_blocks_kept() < sequence.num_blocks_computed()) {
     const int32_t index = sequence.num_blocks_kept();
     const BlockId block = sequence.blocks().blocks()[static_cast<size_t>(index)];
@@ -71,10 +102,10 @@ void Scheduler::keep_computed(Sequence& sequence, const ScheduledSequence& stret
   const bool is_prompt_end = sequence.num_output_tokens() == 0 && sequence.num_wanted_tokens() == 0;
   if (!is_prompt_end) return;
   keep_tail(sequence);
-  if (!stretch.saved_to) return;
+  if (!saved_to) return;
   const int32_t last = (sequence.num_prompt_tokens() - 1) / config_.block_size;
   const BlockId block = sequence.blocks().blocks()[static_cast<size_t>(last)];
-  cache_.keep_hidden(sequence.prefix(), block, *stretch.saved_to);
+  cache_.keep_hidden(sequence.prefix(), block, *saved_to);
 }
 
 // The computed tokens after the last full block.

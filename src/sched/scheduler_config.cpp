@@ -65,7 +65,8 @@ Result<void> validate(const SchedulerConfig& config) {
         "num_blocks"
     );
   }
-  return {};
+  if (!config.speculation) return {};
+  return validate(*config.speculation);
 }
 
 int32_t num_sequence_tokens_max(const SchedulerConfig& config) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "base/result.h"
 #include "base/siphash.h"
 #include "sampling/sampling_params.h"
+#include "sched/speculation.h"
 
 namespace millrace {
 
@@ -48,6 +50,9 @@ struct SchedulerConfig {
   int32_t num_hidden_slots = 0;  // hidden states that the model can keep for exact repeats
 
   std::vector<TokenId> eos_token_ids;  // the model's; each ends a sequence unless ignore_eos
+
+  // Guesses at next tokens take what a step has left of its tokens and rows of logits.
+  std::optional<NgramSpeculation> speculation = {};
 };
 
 // Refuses numbers that cannot work together; the error's `where` is the field's name.

@@ -39,6 +39,12 @@ TEST(SchedulerConfig, NamesTheFieldThatCannotWork) {
   EXPECT_EQ(field_refused([](auto& c) { c.max_num_batched_tokens = 3; }), "max_num_batched_tokens");
   EXPECT_EQ(field_refused([](auto& c) { c.max_logit_rows = 3; }), "max_logit_rows");
   EXPECT_EQ(
+      field_refused([](auto& c) { c.speculation = NgramSpeculation{}; }), "num_speculative_tokens"
+  );
+  const NgramSpeculation upside_down{
+      .num_speculative_tokens = 1, .prompt_lookup_max = 2, .prompt_lookup_min = 3};
+  EXPECT_EQ(field_refused([&](auto& c) { c.speculation = upside_down; }), "prompt_lookup_min");
+  EXPECT_EQ(
       field_refused([](auto& c) { c.long_prefill_token_threshold = 0; }),
       "long_prefill_token_threshold"
   );

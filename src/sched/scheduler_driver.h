@@ -1,4 +1,5 @@
-// For tests of the scheduler: a model that always says the same, and a clock that counts the steps.
+// For tests of the scheduler: a model that says what it is told to, and a clock that counts the
+// steps.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,11 +53,13 @@ class SchedulerDriver {
     num_logit_rows = plan.num_logit_rows;
     copies = plan.copies;
     num_resumed = 0;
+    drafts.clear();
     for (const ScheduledSequence& s : plan.scheduled) {
       lines.emplace_back(
           s.sequence->request().id.value, s.sequence->choice(), s.first_token, s.num_tokens
       );
       if (s.resumed_from) ++num_resumed;
+      drafts.emplace_back(s.sequence->drafts().begin(), s.sequence->drafts().end());
       outcomes.push_back(outcome(s, token));
     }
     if (plan.is_empty()) return lines;
@@ -82,19 +85,35 @@ class SchedulerDriver {
   Scheduler& scheduler() { return scheduler_; }
   int now() const { return now_; }
 
-  std::vector<FinishedEvent> finished;  // of the last step
-  int32_t num_logit_rows = 0;           // of the last step
-  int32_t num_resumed = 0;              // of the last step
-  std::vector<BlockCopy> copies;        // of the last step
-  std::map<uint64_t, TokenId> tokens;   // of one request instead of the step's token
-  std::map<uint64_t, Error> errors;     // of one request instead of a token
+  std::vector<FinishedEvent> finished;             // of the last step
+  int32_t num_logit_rows = 0;                      // of the last step
+  int32_t num_resumed = 0;                         // of the last step
+  std::vector<BlockCopy> copies;                   // of the last step
+  std::map<uint64_t, TokenId> tokens;              // of one request instead of the step's token
+  std::map<uint64_t, std::vector<TokenId>> texts;  // of one request, before that
+  std::vector<std::vector<TokenId>> drafts;        // of the last step, of each of its lines
+  std::map<uint64_t, Error> errors;                // of one request instead of a token
 
  private:
   StepOutcome outcome(const ScheduledSequence& scheduled, TokenId token) {
     const uint64_t id = scheduled.sequence->request().id.value;
     if (errors.contains(id)) return errors[id];
     if (!scheduled.samples()) return NothingSampled{};
-    return SampledToken{.id = tokens.contains(id) ? tokens[id] : token, .logprobs = {}};
+    SampledTokens chosen;
+    const std::span<const TokenId> guesses = scheduled.sequence->drafts();
+    for (size_t i = 0; i <= guesses.size(); ++i) {
+      chosen.push_back({.id = next_token(scheduled, i, token), .logprobs = {}});
+      if (i == guesses.size() || chosen.back().id != guesses[i]) break;
+    }
+    return chosen;
+  }
+
+  // What the model says after the output and `num_more` tokens.
+  TokenId next_token(const ScheduledSequence& scheduled, size_t num_more, TokenId otherwise) {
+    const uint64_t id = scheduled.sequence->request().id.value;
+    const size_t place = scheduled.sequence->output().size() + num_more;
+    if (texts.contains(id) && place < texts[id].size()) return texts[id][place];
+    return tokens.contains(id) ? tokens[id] : otherwise;
   }
 
   Scheduler scheduler_;

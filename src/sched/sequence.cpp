@@ -25,7 +25,7 @@ Sequence::Sequence(const Request& request, const Options& options)
 }
 
 TokenId Sequence::token(int32_t position) const {
-  CHECK(position >= 0 && position < num_tokens(), "no such token");
+  CHECK(position >= 0 && position < num_tokens() + num_drafts(), "no such token");
   if (position < num_prompt_tokens()) return request_->prompt[static_cast<size_t>(position)];
   return output_[static_cast<size_t>(position - num_prompt_tokens())];
 }
@@ -62,6 +62,22 @@ std::vector<BlockId> Sequence::preempt() {
   return blocks_.take_all();
 }
 
+void Sequence::set_drafts(std::span<const TokenId> drafts) {
+  CHECK(state_ == SequenceState::kRunning && num_drafts_ == 0, "drafts of the step before");
+  output_.insert(output_.end(), drafts.begin(), drafts.end());
+  num_drafts_ = drafts.size();
+}
+
+void Sequence::drop_drafts() {
+  output_.resize(output_.size() - num_drafts_);
+  num_drafts_ = 0;
+}
+
+std::vector<BlockId> Sequence::take_blocks_unused() {
+  CHECK(num_drafts_ == 0, "drafts have a use for them");
+  return blocks_.take_from(div_ceil(num_computed_, blocks_.block_size()));
+}
+
 std::vector<BlockId> Sequence::finish() {
   CHECK(state_ != SequenceState::kFinished, "a sequence ends once");
   state_ = SequenceState::kFinished;
@@ -84,7 +100,9 @@ void Sequence::note_kept(BlockId block) {
 }
 
 void Sequence::append_output(TokenId token, TimePoint now) {
-  CHECK(num_wanted_tokens() == 0, "a token is chosen from the logits of the last one");
+  CHECK(
+      num_drafts_ == 0 && num_wanted_tokens() == 0, "a token is chosen from the last one's logits"
+  );
   CHECK(num_tokens() < num_tokens_max_, "the sequence is as long as it may be");
   output_.push_back(token);
   timings_.num_output_tokens = num_output_tokens();
@@ -93,7 +111,10 @@ void Sequence::append_output(TokenId token, TimePoint now) {
 }
 
 void Sequence::check_invariants() const {
-  CHECK(num_tokens() <= num_tokens_max_, "a sequence outgrew its limit");
+  CHECK(num_tokens() + num_drafts() <= num_tokens_max_, "a sequence outgrew its limit");
+  CHECK(
+      num_drafts_ == 0 || state_ == SequenceState::kRunning, "only a running sequence has drafts"
+  );
   CHECK(num_computed_ >= 0 && num_computed_ <= num_tokens(), "computed tokens that do not exist");
   CHECK(
       num_computed_ <= num_logits_read_ || num_computed_ == num_tokens(), "logits were passed over"
@@ -105,7 +126,7 @@ void Sequence::check_invariants() const {
   if (state_ == SequenceState::kRunning) {
     CHECK(num_computed_ <= blocks_.num_token_slots(), "computed tokens without a place");
     CHECK(
-        blocks_.num_blocks() <= div_ceil(num_tokens(), blocks_.block_size()),
+        blocks_.num_blocks() <= div_ceil(num_tokens() + num_drafts(), blocks_.block_size()),
         "blocks that no token is for"
     );
   } else {

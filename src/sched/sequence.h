@@ -49,18 +49,32 @@ class Sequence {
   const BlockTable& blocks() const { return blocks_; }
   const SequenceTimings& timings() const { return timings_; }
 
-  std::span<const TokenId> output() const { return output_; }
-  TokenId token(int32_t position) const;  // REQUIRES: 0 <= position < num_tokens()
-  TokenView tokens() const { return {.prompt = request_->prompt, .output = output_}; }
+  std::span<const TokenId> output() const { return output_with_drafts(0); }
+  TokenView tokens() const { return {.prompt = request_->prompt, .output = output()}; }
+
+  // Guesses at the tokens after the last, which the step computes as well. There are some between a
+  // plan and its commit only.
+  std::span<const TokenId> drafts() const { return std::span(output_).last(num_drafts_); }
+  int32_t num_drafts() const { return static_cast<int32_t>(num_drafts_); }
+
+  // The output as it will be if the first `num_drafts` of them are right.
+  // REQUIRES: 0 <= num_drafts <= this->num_drafts().
+  std::span<const TokenId> output_with_drafts(int32_t num_drafts) const {
+    const size_t num_outputs = output_.size() - num_drafts_;
+    return std::span(output_).first(num_outputs + static_cast<size_t>(num_drafts));
+  }
+
+  // Drafts follow the output. REQUIRES: 0 <= position < num_tokens() + num_drafts().
+  TokenId token(int32_t position) const;
 
   int32_t num_prompt_tokens() const { return num_prompt_tokens_; }
-  int32_t num_output_tokens() const { return static_cast<int32_t>(output_.size()); }
+  int32_t num_output_tokens() const { return static_cast<int32_t>(output_.size() - num_drafts_); }
   int32_t num_tokens() const { return num_prompt_tokens() + num_output_tokens(); }
   int32_t num_tokens_max() const { return num_tokens_max_; }
   int32_t num_computed_tokens() const { return num_computed_; }
 
   // How many tokens it would like the next step to compute.
-  int32_t num_wanted_tokens() const { return num_tokens() - num_computed_; }
+  int32_t num_wanted_tokens() const { return num_tokens() + num_drafts() - num_computed_; }
 
   // While it waits after a preemption: how many tokens it had computed.
   int32_t num_tokens_given_up() const { return num_given_up_; }
@@ -91,6 +105,14 @@ class Sequence {
   std::vector<BlockId> finish();   // -> finished
   void append_blocks(std::span<const BlockId> blocks) { blocks_.append(blocks); }
 
+  // REQUIRES: it runs, and has none yet.
+  void set_drafts(std::span<const TokenId> drafts);
+  // Forgets them. What was computed of those that turn out right is said by append_output() and
+  // advance(), one after the other.
+  void drop_drafts();
+  // The blocks behind the computed tokens, which drafts were given.
+  std::vector<BlockId> take_blocks_unused();
+
   // These have been computed. Returns how many of them for the first time.
   int32_t advance(int32_t num_tokens);
 
@@ -112,7 +134,8 @@ class Sequence {
   int32_t num_prompt_tokens_;  // here too: a step reads it of everyone; the request is elsewhere
   int32_t num_tokens_max_;
   SequenceState state_ = SequenceState::kWaiting;
-  std::vector<TokenId> output_;  // the prompt is the request's, shared by its sequences
+  std::vector<TokenId> output_;  // and drafts. The prompt is the request's, shared by its sequences
+  size_t num_drafts_ = 0;        // the last of these
   PrefixHashes hashes_;
   int32_t num_computed_ = 0;
   int32_t num_computed_max_ = 0;  // before a preemption, if that was more

@@ -23,11 +23,14 @@ struct BlockCopy {
 };
 
 // A stretch of one sequence: tokens [first_token, first_token + num_tokens), whose blocks exist.
+// The last of them may be drafts (Sequence::drafts): guesses, whose logits are read in case they
+// are right.
 struct ScheduledSequence {
   const Sequence* sequence = nullptr;  // the scheduler's; valid until commit()
   int32_t first_token = 0;             // position in the sequence = its computed tokens
   int32_t num_tokens = 0;              // at least 1, but for a stretch that resumes
   int32_t num_logit_rows = 0;          // the last so many tokens of the stretch have logits read
+  int32_t num_drafts = 0;              // the last so many tokens of the stretch, and of these rows
 
   // Nothing is left to compute (num_tokens is 0, num_logit_rows 1): the logits of the last token
   // come from the hidden state that was saved when the same tokens were computed before.
@@ -37,8 +40,8 @@ struct ScheduledSequence {
 
   int32_t end_token() const { return first_token + num_tokens; }
   int32_t first_logit_row() const { return end_token() - num_logit_rows; }  // a position
-  // Whether the next token is chosen: the stretch reaches the sequence's end.
-  bool samples() const { return end_token() == sequence->num_tokens(); }
+  // Whether the next token is chosen: the stretch reaches the sequence's end, and may go beyond.
+  bool samples() const { return end_token() - num_drafts == sequence->num_tokens(); }
 };
 
 struct StepPlan {
@@ -53,6 +56,9 @@ struct StepPlan {
 
 // What a step did to one scheduled sequence besides computing its tokens. An Error ends it.
 struct NothingSampled {};
-using StepOutcome = std::variant<NothingSampled, SampledToken, Error>;
+// The next token; and after each one that a draft had guessed, the one that follows it. Never
+// empty.
+using SampledTokens = std::vector<SampledToken>;
+using StepOutcome = std::variant<NothingSampled, SampledTokens, Error>;
 
 }  // namespace millrace

@@ -310,7 +310,7 @@ void GenerationCall::observe_token(int32_t index, TimePoint when) {
   if (!last_token) {
     services_.metrics.observe_first_token(when - arrival_);
     if (!time_to_first_token_) time_to_first_token_ = when - arrival_;
-  } else {
+  } else if (when != *last_token) {  // of another step: speculation gives several in one
     services_.metrics.observe_inter_token(when - *last_token);
   }
   last_token = when;

@@ -154,6 +154,14 @@ Result<LoadedRunner> load_runner(
       ),
       budget->text,
   };
+  if (const auto& speculation = options.engine.speculation) {
+    lines.push_back(fmt::format(
+        "speculation: up to {} tokens, from n-grams of {} to {} tokens that came before",
+        speculation->num_speculative_tokens,
+        speculation->prompt_lookup_min,
+        speculation->prompt_lookup_max
+    ));
+  }
   return LoadedRunner{.model = *std::move(loaded), .start_lines = std::move(lines)};
 }
 

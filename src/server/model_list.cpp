@@ -82,11 +82,37 @@ void append_admission(const EngineLimits& limits, ObjectText& info) {
   info.integer("max_result_bytes", admission.max_result_bytes);
 }
 
+// SGLang's length counts the token that each step gives anyway.
+void append_speculation(const SpeculationStats& speculation, ObjectText& state) {
+  if (speculation.num_drafts == 0) {
+    state.null("avg_spec_accept_length");
+  } else {
+    const auto num_drafts = static_cast<double>(speculation.num_drafts);
+    state.number(
+        "avg_spec_accept_length",
+        1.0 + static_cast<double>(speculation.num_accepted_tokens) / num_drafts
+    );
+  }
+  state.integer("spec_num_drafts", speculation.num_drafts);
+  state.integer("spec_num_draft_tokens", speculation.num_draft_tokens);
+  state.integer("spec_num_accepted_tokens", speculation.num_accepted_tokens);
+}
+
+// How tokens are guessed, or null.
+void append_speculative_limits(const EngineLimits& limits, ObjectText& info) {
+  const auto& speculation = limits.speculation;
+  if (!speculation) return info.null("speculative_algorithm");
+  info.text("speculative_algorithm", "NGRAM");
+  info.integer("speculative_num_draft_tokens", speculation->num_speculative_tokens);
+  info.integer("prompt_lookup_max", speculation->prompt_lookup_max);
+  info.integer("prompt_lookup_min", speculation->prompt_lookup_min);
+}
+
 // The state of the one engine, where SGLang lists one for each of its schedulers.
 void append_internal_state(const EngineLimits& limits, const EngineStats& stats, std::string& out) {
   ObjectText state(out);
   state.number("last_gen_throughput", stats.output_tokens_per_second);
-  state.null("avg_spec_accept_length");
+  append_speculation(stats.speculation, state);
   state.integer("effective_max_running_requests_per_dp", limits.max_num_seqs);
   state.integer("num_running_reqs", stats.num_running);
   state.integer("num_queue_reqs", stats.num_queued_seqs);
@@ -167,6 +193,7 @@ std::string server_info_json(
     info.integer("page_size", limits.block_size);
     info.text("schedule_policy", name_of(limits.policy));
     info.boolean("disable_radix_cache", !limits.enable_prefix_caching);
+    append_speculative_limits(limits, info);
     info.text("disaggregation_mode", "null");
     for (const std::string_view size : {"tp_size", "dp_size", "pp_size", "ep_size"}) {
       info.integer(size, 1);

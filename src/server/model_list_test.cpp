@@ -97,6 +97,20 @@ TEST(ModelList, TellsSglangsClientsOfTheServer) {
   EXPECT_EQ(state.at("num_waiting_tokens"), json::value(500));
   EXPECT_EQ(state.at("num_blocks_cached"), json::value(6));
   EXPECT_EQ(state.at("memory_usage").at("token_capacity"), json::value(16'000'000'000));
+  EXPECT_TRUE(info.at("speculative_algorithm").is_null());
+
+  limits.speculation =
+      NgramSpeculation{.num_speculative_tokens = 5, .prompt_lookup_max = 4, .prompt_lookup_min = 2};
+  stats.speculation.add(5, 4);
+  stats.speculation.add(3, 1);
+  const json::value guessing = parsed(server_info_json(served_model(), limits, stats, "0.1.0"));
+  EXPECT_EQ(guessing.at("speculative_algorithm"), json::value("NGRAM"));
+  EXPECT_EQ(guessing.at("speculative_num_draft_tokens"), json::value(5));
+  EXPECT_EQ(guessing.at("prompt_lookup_min"), json::value(2));
+  const json::value& of_engine = guessing.at("internal_states").at(0);
+  EXPECT_EQ(of_engine.at("avg_spec_accept_length"), json::value(3.5));
+  EXPECT_EQ(of_engine.at("spec_num_draft_tokens"), json::value(8));
+  EXPECT_EQ(of_engine.at("spec_num_accepted_tokens"), json::value(5));
 }
 
 }  // namespace

@@ -210,6 +210,7 @@ void ServerMetrics::write_counters(const EngineStats& stats, MetricsWriter& w) c
   );
   write_cache_counters(stats, w);
   write_refusals(stats, w);
+  if (limits_.speculation) write_speculation(stats, w);
   w.family("vllm:request_success_total", MetricType::kCounter, "Choices that ended, by reason.");
   constexpr std::array<std::string_view, kNumOutcomes> kNames = {
       "stop", "length", "abort", "error"};
@@ -249,6 +250,37 @@ void ServerMetrics::write_cache_counters(const EngineStats& stats, MetricsWriter
   );
 }
 
+// Only where tokens are guessed, as in vLLM: a zero would look like guesses that are all wrong.
+void ServerMetrics::write_speculation(const EngineStats& stats, MetricsWriter& w) const {
+  const SpeculationStats& speculation = stats.speculation;
+  w.counter(
+      "vllm:spec_decode_num_drafts_total",
+      "Steps of a choice in which next tokens were guessed.",
+      speculation.num_drafts
+  );
+  w.counter(
+      "vllm:spec_decode_num_draft_tokens_total",
+      "Tokens that were guessed and computed.",
+      speculation.num_draft_tokens
+  );
+  w.counter(
+      "vllm:spec_decode_num_accepted_tokens_total",
+      "Tokens that were guessed right: each saved a step.",
+      speculation.num_accepted_tokens
+  );
+  w.family(
+      "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+      MetricType::kCounter,
+      "Tokens that were guessed right, by their position in the draft, from 0."
+  );
+  for (int32_t i = 0; i < limits_.speculation->num_speculative_tokens; ++i) {
+    w.sample(
+        speculation.num_accepted_per_position[static_cast<size_t>(i)],
+        {{"position", std::to_string(i)}}
+    );
+  }
+}
+
 void ServerMetrics::write_refusals(const EngineStats& stats, MetricsWriter& w) const {
   w.family(
       "millrace:requests_refused_total",
@@ -268,7 +300,7 @@ void ServerMetrics::write_token_times(MetricsWriter& w) const {
   );
   w.histogram(
       "vllm:inter_token_latency_seconds",
-      "From a token of a choice to its next one.",
+      "From a token of a choice to its next one; those of one step count as one.",
       inter_token_latency_.read()
   );
   w.histogram(

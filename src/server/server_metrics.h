@@ -23,6 +23,8 @@ class ServerMetrics {
 
   // For each choice, measured where its tokens are turned into text.
   void observe_first_token(Duration since_arrival);
+  // From the step of a token to the next step with one: as in vLLM, the tokens of one step are no
+  // gap apart and count as one.
   void observe_inter_token(Duration gap);
 
   // For each choice that ends. `reason` is the client's view: a choice that was cancelled because
@@ -42,6 +44,7 @@ class ServerMetrics {
   void write_counters(const EngineStats& stats, MetricsWriter& writer) const;
   void write_cache_counters(const EngineStats& stats, MetricsWriter& writer) const;
   void write_refusals(const EngineStats& stats, MetricsWriter& writer) const;
+  void write_speculation(const EngineStats& stats, MetricsWriter& writer) const;
   void write_token_times(MetricsWriter& writer) const;
   void write_request_times(MetricsWriter& writer) const;
   void write_sizes(const EngineStats& stats, MetricsWriter& writer) const;

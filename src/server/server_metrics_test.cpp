@@ -90,6 +90,31 @@ TEST(ServerMetrics, CarryTheNamesOfVllm) {
   }
 }
 
+TEST(ServerMetrics, TellOfSpeculationOnlyWhereItIsOn) {
+  EngineLimits limits = kLimits;
+  limits.speculation = NgramSpeculation{.num_speculative_tokens = 3};
+  const ServerMetrics metrics("tiny", limits);
+  EngineStats stats;
+  stats.speculation.add(3, 2);
+  stats.speculation.add(2, 1);
+  stats.speculation.add(3, 0);
+  const MetricsText text = parse_metrics(metrics.render(stats));
+  EXPECT_EQ(text.at("vllm:spec_decode_num_drafts_total" + kLabels), 3.0);
+  EXPECT_EQ(text.at("vllm:spec_decode_num_draft_tokens_total" + kLabels), 8.0);
+  EXPECT_EQ(text.at("vllm:spec_decode_num_accepted_tokens_total" + kLabels), 3.0);
+  const auto at_position = [&text](const std::string& position) {
+    return text.at(
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total" +
+        labels_with(R"(position=")" + position + R"(")")
+    );
+  };
+  EXPECT_EQ(at_position("0"), 2.0);
+  EXPECT_EQ(at_position("1"), 1.0);
+  EXPECT_EQ(at_position("2"), 0.0);
+  const std::string without = ServerMetrics("tiny", kLimits).render(stats);
+  EXPECT_EQ(without.find("spec_decode"), without.npos);
+}
+
 TEST(ServerMetrics, TellTheStateOfTheEngine) {
   const ServerMetrics metrics("tiny", kLimits);
   EngineStats stats{

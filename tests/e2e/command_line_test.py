@@ -42,6 +42,7 @@ class Basics(unittest.TestCase):
         text = " ".join(run("serve", "--help").stdout.split())
         for flag in ("--max-num-queued-reqs", "--max-num-queued-tokens", "--max-result-bytes", "--enable-prefix-caching",
                      "--no-enable-prefix-caching", "--long-prefill-token-threshold", "--scheduling-policy",
+                     "--speculative-config", "MILLRACE_SPECULATIVE_CONFIG",
                      "MILLRACE_MAX_NUM_QUEUED_REQS", "MILLRACE_ENABLE_PREFIX_CACHING"):
             self.assertIn(flag, text)
         self.assertIn("fair", text)
@@ -61,6 +62,15 @@ class Basics(unittest.TestCase):
             (["serve", "--max-num-queued-tokens", "0"], "--max-num-queued-tokens"),
             (["serve", "--max-result-bytes", "0"], "--max-result-bytes"),
             (["serve", "--engine", "null", "--record", "x"], "--record takes --engine cpu"),
+            (["serve", "--speculative-config", '{"method":"eagle","num_speculative_tokens":5}'], 'must be "ngram"'),
+            (["serve", "--speculative-config", '{"method":"ngram","num_speculative_tokens":99}'],
+             "num_speculative_tokens must be 1 to 32"),
+            (["generate", "--prompt", "x", "--speculative-config", '{"method":"ngram","num_speculative_tokens":5,"k":1}'],
+             '"k" is not known'),
+            (["serve", "--engine", "null", "--speculative-config", '{"method":"ngram","num_speculative_tokens":5}'],
+             "--speculative-config takes --engine cpu"),
+            (["bench", "grid", "--speculative-config", '{"method":"ngram","num_speculative_tokens":5}'],
+             "--speculative-config takes --in-process"),
             (["replay"], "FILE"),
             (["generate"], "--prompt"),
         ]:
@@ -219,6 +229,33 @@ class Generate(unittest.TestCase):
     def test_a_timeout_ends_with_deadline(self):
         (line,) = self.lines("--prompt", "Once", "--max-tokens", "500", "--ignore-eos", "--timeout-s", "0.001")
         self.assertEqual(line["finish_reason"], "deadline")
+
+    def test_guessing_changes_no_token_and_no_logprob(self):
+        prompts = [{"prompt": "Tom saw a cat. Tom saw a cat. Tom saw a", "max_tokens": 80, "n": 3, "temperature": 1, "seed": 7},
+                   {"prompt": "a b c d a b c d a b c d a b", "max_tokens": 80, "temperature": 0, "logprobs": 2}]
+        stdin = "\n".join(map(json.dumps, prompts))
+        config = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
+
+        def answers(*flags, env=None):
+            done = run("generate", STORIES, "--json", "--ignore-eos", "--input", "-", *flags, stdin=stdin, env=env)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            lines = [json.loads(line) for line in done.stdout.splitlines()]
+            return [(line["index"], line["token_ids"], line["text"], line.get("logprobs"), line["finish_reason"]) for line in lines]
+
+        plain = answers()
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "steps.jsonl")
+            self.assertEqual(answers("--speculative-config", json.dumps(config), "--record", path), plain)
+            steps = [json.loads(line) for line in path.read_text().splitlines()]
+            self.assertEqual(steps[0]["speculation"], [4, 3, 1])
+            outcomes = [outcome for step in steps if step.get("call") == "commit" for outcome in step["outcomes"]]
+            num_guessed = sum(len(outcome) - 1 for outcome in outcomes if isinstance(outcome, list))
+            self.assertGreater(num_guessed, 5, "nothing was tested")
+            self.assertEqual(run("replay", path).returncode, 0)
+            flags = pathlib.Path(folder, "flags.yaml")
+            flags.write_text("speculative-config:\n  method: ngram\n  num_speculative_tokens: 4\n")
+            self.assertEqual(answers("--config", flags), plain)
+        self.assertEqual(answers(env={"MILLRACE_SPECULATIVE_CONFIG": json.dumps(config)}), plain)
 
     def test_a_closed_pipe_is_no_crash(self):
         done = subprocess.run(f"'{BINARY}' generate '{STORIES}' --prompt Once --stream --max-tokens 300 | head -c 5",

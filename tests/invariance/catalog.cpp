@@ -49,7 +49,7 @@ class CatalogMaker {
     }
     const size_t other = rng_.below(entries_.size());
     const std::vector<TokenId>& theirs = entries_[other].request.prompt;
-    switch (draw(0, 6)) {
+    switch (draw(0, 7)) {
       case 0:  // something new
         append_tokens(draw(1, draw(0, 1) == 0 ? most : most / 6), prompt);
         break;
@@ -71,6 +71,14 @@ class CatalogMaker {
         prompt = theirs;
         append_tokens(draw(1, 20), prompt);
         break;
+      case 5: {  // says the same over and over: worth guessing
+        const int32_t period = draw(1, 8);
+        append_tokens(period, prompt);
+        for (int32_t i = draw(8, most); i > 0; --i) {
+          prompt.push_back(prompt[prompt.size() - static_cast<size_t>(period)]);
+        }
+        break;
+      }
       default: {  // the next turn of a chat
         const std::vector<TokenId>& answer = entries_[other].alone[0].record.tokens;
         prompt = theirs;

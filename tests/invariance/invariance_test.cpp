@@ -59,6 +59,9 @@ void expect_equal(
   }
 }
 
+constexpr NgramSpeculation kGuess = {
+    .num_speculative_tokens = 5, .prompt_lookup_max = 3, .prompt_lookup_min = 1};
+
 struct Way {
   const char* name;
   EngineSetup setup;
@@ -73,6 +76,9 @@ const Way kWays[] = {
      {.max_num_batched_tokens = 40, .long_prefill_token_threshold = 7, .max_num_seqs = 9}},
     {"blocks of 32", {.block_size = 32}},
     {"two at a time", {.max_num_batched_tokens = 64, .max_num_seqs = 2}},
+    {"guessing", {.speculation = kGuess}},
+    {"guessing in chunks of 16",
+     {.max_num_batched_tokens = 16, .max_num_seqs = 4, .num_threads = 1, .speculation = kGuess}},
 };
 
 // The sum over all choices of what `count` says of each.
@@ -126,12 +132,23 @@ void check_model(const ModelCase& model_case) {
   for (const Way& way : model_case.ways) {
     const LocalModel model = load_model(model_case.path, way.setup);
     expect_equal(alone, generate_together(*model.engine, requests), way.name);
+    if (way.setup.speculation) {
+      EXPECT_GT(model.engine->stats().speculation.num_accepted_tokens, 0) << way.name;
+    }
   }
   const LocalModel tight = load_model(model_case.path, model_case.tight);
   const auto preempted = generate_together(*tight.engine, requests);
   EXPECT_GT(total(preempted, &Generated::num_preemptions), 0)
       << "the pool was not tight: nothing was tested";
   expect_equal(alone, preempted, "preempted");
+
+  EngineSetup guessing = model_case.tight;
+  guessing.speculation = kGuess;
+  const LocalModel tight_guessing = load_model(model_case.path, guessing);
+  const auto preempted_guessing = generate_together(*tight_guessing.engine, requests);
+  EXPECT_GT(total(preempted_guessing, &Generated::num_preemptions), 0);
+  EXPECT_GT(tight_guessing.engine->stats().speculation.num_draft_tokens, 0);
+  expect_equal(alone, preempted_guessing, "preempted and guessing");
 }
 
 TEST(Invariance, Stories260kGivesOneResultHoweverItIsComputed) {
@@ -159,6 +176,68 @@ TEST(Invariance, SmolLm2GivesOneResultHoweverItIsComputed) {
       .ways = std::span(kWays).subspan(4, 1),
       .tight = {.kv_cache_bytes = 16 * kBlockBytes, .max_model_len = 250},
   });
+}
+
+// Prompts that repeat themselves, so that guesses are right: greedy and sampled, with everything
+// that looks at what was said before.
+std::vector<EngineRequest> repetitive_requests(const ModelText& text, int32_t num_tokens) {
+  const std::string lines[] = {
+      "one two three four five six. one two three four five six. one two three",
+      "Tom has a red ball. Sue has a red ball. Ben has a red ball. Ann has",
+      "a b c d a b c d a b c d a b c d a b c d a b",
+  };
+  std::vector<EngineRequest> requests;
+  for (size_t i = 0; i < 12; ++i) {
+    EngineRequest request{.prompt = tokenize_text(text, lines[i % 3])};
+    SamplingParams& sampling = request.sampling;
+    sampling.max_tokens = num_tokens;
+    sampling.ignore_eos = true;
+    sampling.logprobs = 2;
+    sampling.seed = i;
+    sampling.temperature = i % 2 == 0 ? 0.0F : 0.7F;
+    if (i == 3) sampling.n = 3;
+    if (i == 4) sampling.repetition_penalty = 1.05F;
+    if (i == 5) sampling.prompt_logprobs = 1;
+    if (i == 6) sampling.frequency_penalty = 0.1F;
+    if (i == 7) sampling.bad_words = {{request.prompt[2], request.prompt[3]}};
+    if (i == 8) sampling.stop_token_ids = {request.prompt.back()};
+    if (i == 9) sampling.min_tokens = num_tokens / 2;
+    if (i == 9) sampling.stop_token_ids = {request.prompt[2]};
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+// `at_once`: how many sequences run at once in each engine that guesses.
+void check_guesses(const std::string& path, int32_t num_tokens, std::span<const int32_t> at_once) {
+  const LocalModel reference = load_model(path, {});
+  const auto requests = repetitive_requests(reference.text, num_tokens);
+  const auto expected = generate_together(*reference.engine, requests);
+  reference.engine->shutdown(ShutdownMode::kDrain);
+  for (const int32_t num_seqs : at_once) {
+    const LocalModel model = load_model(path, {.max_num_seqs = num_seqs, .speculation = kGuess});
+    expect_equal(expected, generate_together(*model.engine, requests), "guessing");
+    model.engine->shutdown(ShutdownMode::kDrain);  // the last step is counted after its events
+    const EngineStats stats = model.engine->stats();
+    const SpeculationStats& speculation = stats.speculation;
+    EXPECT_GT(speculation.num_accepted_tokens, 20) << "nothing was tested";
+    EXPECT_GT(speculation.num_draft_tokens, speculation.num_accepted_tokens);
+    EXPECT_EQ(stats.num_output_tokens, reference.engine->stats().num_output_tokens);
+  }
+}
+
+TEST(Invariance, Stories260kSaysTheSameWhateverIsGuessed) {
+  const std::optional<std::string> path = stories_path();
+  if (!path) GTEST_SKIP() << "../shared/data/models/stories260k is missing";
+  const int32_t at_once[] = {1, 3, 16};
+  check_guesses(*path, 80, at_once);
+}
+
+TEST(Invariance, SmolLm2SaysTheSameWhateverIsGuessed) {
+  const std::optional<std::string> path = smollm2_path();
+  if (!path) GTEST_SKIP() << "the default model is missing: ./dev setup fetches it";
+  const int32_t at_once[] = {4};
+  check_guesses(*path, 16, at_once);
 }
 
 }  // namespace

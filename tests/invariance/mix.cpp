@@ -55,6 +55,9 @@ class Mix {
       if (testing::Test::HasFailure()) return;
     }
     for (size_t i = 0; i < submissions_.size(); ++i) check(i);
+    const SpeculationStats speculation = core_->scheduler_stats().speculation;
+    totals_.num_guessed_right += speculation.num_accepted_tokens;
+    totals_.num_guessed_wrong += speculation.num_draft_tokens - speculation.num_accepted_tokens;
   }
 
  private:
@@ -98,7 +101,7 @@ class Mix {
         .max_model_len = kModelLenMax,
         .block_size = block_size,
         // From a pool that holds one sequence, with little beside it, to one that holds everything.
-        .num_blocks = draw(0, 2) == 0 ? pool : blocks_each + draw(0, 1) * draw(0, 8),
+        .num_blocks = draw(0, 4) == 0 ? pool : blocks_each + draw(0, 1) * draw(0, 8),
         .enable_prefix_caching = draw(0, 3) > 0,
         .prefix_hash_key = {.low = rng_.next(), .high = rng_.next()},
         .eos_token_ids = std::move(eos_token_ids),
@@ -107,6 +110,13 @@ class Mix {
         draw(0, 2) == 0 ? kModelLenMax : config_.max_num_seqs + draw(0, 40);
     config_.max_logit_rows = config_.max_num_seqs + draw(0, 1) * draw(0, 100);
     config_.num_hidden_slots = draw(0, 3) == 0 ? draw(0, 3) : config_.num_blocks;
+    if (draw(0, 2) > 0) {
+      const int32_t lookup_min = draw(1, 2);
+      config_.speculation = NgramSpeculation{
+          .num_speculative_tokens = draw(1, 8),
+          .prompt_lookup_max = draw(lookup_min, 4),
+          .prompt_lookup_min = lookup_min};
+    }
     const Result<void> valid = validate(config_);
     CHECK(valid.ok(), valid.error().message);
   }

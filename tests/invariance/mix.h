@@ -31,6 +31,10 @@ struct MixTotals {
   int64_t num_block_copies = 0;
   int64_t num_states_saved = 0;
   int64_t num_batches_without_tokens = 0;
+
+  // Tokens that were guessed.
+  int64_t num_guessed_right = 0;
+  int64_t num_guessed_wrong = 0;
 };
 
 // Runs the mix of this seed. Failures are GoogleTest's.

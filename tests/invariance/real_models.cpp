@@ -61,6 +61,8 @@ LocalModel load_model(const std::string& path, const EngineSetup& setup) {
   options.engine.long_prefill_token_threshold = setup.long_prefill_token_threshold;
   options.engine.max_num_seqs = setup.max_num_seqs;
   options.engine.max_logit_rows = setup.max_num_seqs;
+  if (setup.speculation) options.engine.max_logit_rows += 4 * setup.max_num_seqs;
+  options.engine.speculation = setup.speculation;
   options.engine.max_model_len = setup.max_model_len;
   Result<LocalModel> model = load_local_model(std::move(options));
   CHECK(model.ok(), model.error().message);

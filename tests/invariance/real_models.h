@@ -26,6 +26,7 @@ struct EngineSetup {
   std::optional<int32_t> max_model_len = std::nullopt;
   size_t num_threads = 2;
   std::optional<DType> dtype = std::nullopt;
+  std::optional<NgramSpeculation> speculation = std::nullopt;
 };
 
 LocalModel load_model(const std::string& path, const EngineSetup& setup);

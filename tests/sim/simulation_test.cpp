@@ -52,6 +52,8 @@ struct Totals {
   int64_t num_resumed = 0;
   int64_t num_recomputed = 0;
   int64_t num_useful = 0;
+  int64_t num_guessed = 0;
+  int64_t num_guessed_right = 0;
   std::map<FinishReason, int64_t> num_finished;
 };
 
@@ -63,11 +65,12 @@ enum class Load {
 class Simulation {
  public:
   explicit Simulation(uint64_t seed, Load load = Load::kAny)
-      : load_(load), rng_(seed), config_(draw_config()) {
+      : load_(load), rng_(seed), config_(draw_config()), habit_(draw_habit()) {
     core_ = std::make_unique<EngineCore>(
         config_,
         std::make_unique<FakeModelRunner>(FakeModelRunner::Options{
             .vocab_size = kVocabSize,
+            .habit = habit_,
             .max_model_len = config_.max_model_len,
             .block_size = config_.block_size,
             .num_blocks = config_.num_blocks,
@@ -134,9 +137,19 @@ class Simulation {
       config.num_blocks = draw(2, 4) * div_ceil(48, config.block_size);
     }
     config.num_hidden_slots = draw(0, config.num_blocks);
+    if (one_in(2)) {
+      const int32_t lookup_min = draw(1, 3);
+      config.speculation = NgramSpeculation{
+          .num_speculative_tokens = draw(1, one_in(4) ? 32 : 6),
+          .prompt_lookup_max = draw(lookup_min, 4),
+          .prompt_lookup_min = lookup_min};
+    }
     EXPECT_TRUE(validate(config).ok());
     return config;
   }
+
+  // How much the model repeats itself: guesses are right now and then, never, or nearly always.
+  float draw_habit() { return one_in(3) ? 0.0F : static_cast<float>(draw(2, 8)); }
 
   Request draw_request() {
     Request request{.id = RequestId{requests_.size()}, .seed = rng_.next(), .arrival = now_};
@@ -181,14 +194,17 @@ class Simulation {
     return prompt;
   }
 
-  // Tokens of a sequence come one a step, unless it was preempted or there were no blocks for it.
+  // Tokens of a sequence come one a step, or several where they were guessed, unless it was
+  // preempted or there were no blocks for it.
   void take(const EngineEvent& event) {
     const std::pair<uint64_t, int32_t> id{request_of(event).value, choice_of(event)};
     records_[id].append(event);
     if (!std::holds_alternative<TokenEvent>(event)) return;
     int64_t& last = step_of_last_token_[id];
     if (last > 0 && has_room_for_all()) {
-      EXPECT_EQ(core_->num_steps(), last + 1) << "a sequence that runs was passed over";
+      const bool was_guessed = config_.speculation && core_->num_steps() == last;
+      EXPECT_TRUE(was_guessed || core_->num_steps() == last + 1)
+          << "a sequence that runs was passed over";
     }
     last = core_->num_steps();
     // Others may start while a choice is held, so what all of them take bounds it.
@@ -218,6 +234,8 @@ class Simulation {
     totals.num_block_copies += stats.num_block_copies;
     totals.num_resumed += stats.num_resumed;
     totals.num_recomputed += stats.num_tokens_recomputed;
+    totals.num_guessed += stats.speculation.num_draft_tokens;
+    totals.num_guessed_right += stats.speculation.num_accepted_tokens;
     const int64_t num_slots = int64_t{config_.num_blocks} * config_.block_size;
     const int64_t num_useful = stats.num_tokens_computed - stats.num_tokens_recomputed;
     // What may be lost beside the share: the credit that was saved up, and once each those who run.
@@ -275,7 +293,8 @@ class Simulation {
   void check_record(const Request& request, int32_t choice, const SequenceRecord& record) {
     SCOPED_TRACE(::testing::Message() << "request " << request.id.value << " choice " << choice);
     ASSERT_EQ(record.finished.size(), 1U) << "each sequence ends once";
-    const SequenceRecord alone = run_alone(request, choice, config_, kVocabSize);
+    const SequenceRecord alone =
+        run_alone(request, choice, config_, {.vocab_size = kVocabSize, .habit = habit_});
     const FinishReason reason = record.finished[0].reason;
     const bool is_complete = reason == FinishReason::kStop || reason == FinishReason::kLength;
     if (is_complete) {
@@ -295,6 +314,7 @@ class Simulation {
   Rng rng_;
   TimePoint now_{};
   SchedulerConfig config_;
+  float habit_;
   std::unique_ptr<EngineCore> core_;
   std::vector<Request> requests_;  // [i] has the id i
   int64_t num_steps_of_all_ = 0;
@@ -349,6 +369,8 @@ TEST(Simulation, EverySequenceEndsOnceAndSaysWhatItSaysAlone) {
   EXPECT_GT(totals.num_block_copies, 1000);
   EXPECT_GT(totals.num_resumed, 1000);
   EXPECT_GT(totals.num_recomputed, 1000);
+  EXPECT_GT(totals.num_guessed_right, 2000);
+  EXPECT_GT(totals.num_guessed - totals.num_guessed_right, 2000);
   for (const FinishReason reason :
        {FinishReason::kStop,
         FinishReason::kLength,

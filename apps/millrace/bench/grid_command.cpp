@@ -20,6 +20,7 @@
 #include "failure.h"
 #include "model_flags.h"
 #include "report/report.h"
+#include "speculation_flag.h"
 #include "terminal.h"
 
 namespace millrace::bench {
@@ -31,6 +32,7 @@ struct GridFlags {
   std::string load_format = "auto";
   std::string dtype = "auto";
   int32_t num_threads = 0;
+  std::optional<NgramSpeculation> speculation;
   std::vector<int64_t> batches = {1, 4, 8};
   std::vector<GridLengths> lengths = {
       {32, 0, 1024}, {512, 0, 512}, {1024, 0, 32}, {1024, 512, 32}, {1024, 1024, 32}};
@@ -55,6 +57,7 @@ void add_flags(CommandLine& line, GridFlags& flags) {
   line.add("--load-format", flags.load_format, "of that model: auto or dummy");
   line.add("--dtype", flags.dtype, "of that model's weights");
   line.add("--threads", flags.num_threads, "of that model (one a core)");
+  add_speculation_flag(line, flags.speculation);
   line.add_callback(
       "--batch-size,--b",
       [&flags](const std::string& text) -> Result<void> {
@@ -126,6 +129,7 @@ Result<LocalModel> load_model(const GridFlags& flags) {
   model.load_format = flags.load_format;
   model.dtype = flags.dtype;
   model.num_threads = flags.num_threads;
+  model.speculation = flags.speculation;
   model.max_num_seqs = static_cast<int32_t>(
       std::max<int64_t>(model.max_num_seqs, *std::ranges::max_element(flags.batches))
   );
@@ -206,6 +210,11 @@ Result<void> measure_in_process(const GridFlags& flags, BenchRun& run) {
 }
 
 Result<int> grid(const GridFlags& flags, const std::string& command) {
+  if (flags.speculation && flags.in_process.empty()) {
+    return invalid_argument(
+        "--speculative-config takes --in-process: a server has its own", "--speculative-config"
+    );
+  }
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();
   const Result<void> measured =
