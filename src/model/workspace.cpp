@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/attention/paged_attention.h"
 #include "kernels/linear.h"
-#include "kernels/paged_attention.h"
 
 namespace millrace {
 namespace {

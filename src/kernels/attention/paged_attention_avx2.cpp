@@ -1,6 +1,6 @@
+#include "kernels/attention/paged_attention_kernel.h"
+#include "kernels/attention/paged_attention_lanes.h"
 #include "kernels/lanes_avx2.h"
-#include "kernels/paged_attention_kernel.h"
-#include "kernels/paged_attention_lanes.h"
 
 namespace millrace {
 namespace {

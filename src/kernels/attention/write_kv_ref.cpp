@@ -1,7 +1,7 @@
 #include <cmath>
 
+#include "kernels/attention/write_kv_kernel.h"
 #include "kernels/rms_norm_kernel.h"
-#include "kernels/write_kv_kernel.h"
 #include "tensor/dtype.h"
 
 namespace millrace {

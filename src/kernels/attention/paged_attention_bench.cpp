@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/math.h"
-#include "kernels/paged_attention.h"
+#include "kernels/attention/paged_attention.h"
 #include "kernels/test_data.h"
 #include "tensor/buffer.h"
 

@@ -1,9 +1,9 @@
 // write_kv on sixteen lanes. See lanes.h for the rules of this file.
 #pragma once
 
+#include "kernels/attention/write_kv_kernel.h"
 #include "kernels/lanes.h"
 #include "kernels/rms_norm_lanes.h"
-#include "kernels/write_kv_kernel.h"
 #include "tensor/dtype.h"
 
 namespace millrace {

@@ -1,13 +1,13 @@
-#include "kernels/paged_attention.h"
+#include "kernels/attention/paged_attention.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
 #include "base/math.h"
+#include "kernels/attention/paged_attention_kernel.h"
 #include "kernels/dispatch.h"
 #include "kernels/lanes.h"
-#include "kernels/paged_attention_kernel.h"
 
 namespace millrace {
 namespace {

@@ -1,13 +1,13 @@
-#include "kernels/paged_attention.h"
+#include "kernels/attention/paged_attention.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/math.h"
-#include "kernels/kv_test_data.h"
+#include "kernels/attention/kv_test_data.h"
+#include "kernels/attention/write_kv.h"
 #include "kernels/test_data.h"
-#include "kernels/write_kv.h"
 
 namespace millrace {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/attention/paged_attention_kernel.h"
 #include "kernels/exp.h"
 #include "kernels/lanes.h"
-#include "kernels/paged_attention_kernel.h"
 #include "tensor/dtype.h"
 
 namespace millrace {

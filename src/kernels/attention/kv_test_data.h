@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/kv_view.h"
+#include "kernels/attention/kv_view.h"
 
 namespace millrace {
 

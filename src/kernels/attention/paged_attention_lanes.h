@@ -4,9 +4,9 @@
 // kDims (16 each).
 #pragma once
 
+#include "kernels/attention/paged_attention_kernel.h"
 #include "kernels/exp_lanes.h"
 #include "kernels/lanes.h"
-#include "kernels/paged_attention_kernel.h"
 #include "tensor/dtype.h"
 
 namespace millrace {
