@@ -80,9 +80,13 @@ void BM_PagedAttention(benchmark::State& state) {
       static_cast<size_t>(state.range(3)),
       context
   );
-  std::vector<float> scratch(paged_attention_scratch_size(
-      pool.num_threads(), shape.num_heads / shape.num_kv_heads, context
-  ));
+  std::vector<float> scratch(paged_attention_scratch_size({
+      .num_threads = pool.num_threads(),
+      .num_heads = shape.num_heads,
+      .num_kv_heads = shape.num_kv_heads,
+      .head_dim = shape.head_dim,
+      .context_max = context,
+  }));
   for (auto _ : state) {
     paged_attention(
         {best_isa(), pool},

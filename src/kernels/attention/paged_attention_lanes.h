@@ -1,159 +1,105 @@
-// paged_attention on sixteen lanes: tiles of heads x positions for the scores, of heads x
-// dimensions for the values, so that what is read of K and V serves several heads. See lanes.h for
-// the rules of this file. A Shape gives the largest tiles: kHeads, kChunks (of 16 positions) and
-// kDims (16 each).
+// paged_attention on sixteen lanes: splits, and in each of them tiles of rows. See lanes.h for the
+// rules of this file. A Shape gives the largest tiles: kRowsMax, kDims (of 16 dimensions) and
+// chunks_for(num_rows) (of 16 positions).
 #pragma once
 
+#include "kernels/attention/attention_products_lanes.h"
+#include "kernels/attention/attention_state_lanes.h"
+#include "kernels/attention/attention_tile_lanes.h"
 #include "kernels/attention/paged_attention_kernel.h"
-#include "kernels/exp_lanes.h"
 #include "kernels/lanes.h"
-#include "tensor/dtype.h"
 
 namespace millrace {
 namespace {
 
-// Scores of kHeads heads against kChunks * 16 positions. Slots past the context are read, and their
-// scores replaced later.
-template <class Lanes, class Kv, size_t kHeads, size_t kChunks>
-void score_tile(const AttentionItem& item, size_t head_begin, size_t chunk_begin) {
-  const Kv* keys[kChunks];
-  Lanes sums[kHeads][kChunks];
-#pragma GCC unroll 4
-  for (size_t chunk = 0; chunk < kChunks; ++chunk) {
-    const size_t position = (chunk_begin + chunk) * kLanes;
-    const auto block = static_cast<size_t>(item.blocks[position / item.block_size]);
-    keys[chunk] =
-        static_cast<const Kv*>(item.keys) + block * item.block_stride + position % item.block_size;
-#pragma GCC unroll 4
-    for (size_t head = 0; head < kHeads; ++head) sums[head][chunk] = Lanes::zero();
+template <class Lanes, class Product, class Shape, size_t kRows>
+void attend_rows(
+    const AttentionTile& tile, const SplitChunks<Product>& chunks, size_t row_begin, float* state
+) {
+  using Operand = typename Product::Operand;
+  constexpr size_t kChunks = Shape::chunks_for(kRows);
+  static_assert(kChunksPerSplit % kChunks == 0);
+  alignas(64) float scores[kRows][kSplitPositions];
+  alignas(64) Operand weights[kRows][kSplitPositions];
+  const bool is_asking = row_begin == 0;  // the rows that follow find it in the cache
+  const Operand* queries = static_cast<const Operand*>(tile.queries) + row_begin * tile.head_dim;
+  for (size_t i = 0; i * kLanes < chunks.num_positions; i += kChunks) {
+    const auto* values = is_asking ? chunks.values + i : nullptr;
+    score_tile<Lanes, Product, kRows, kChunks>(
+        tile, chunks.keys + i, values, queries, &scores[0][i * kLanes]
+    );
   }
-  const float* q = item.q + head_begin * item.head_dim;
-  for (size_t d = 0; d < item.head_dim; ++d) {
-#pragma GCC unroll 4
-    for (size_t chunk = 0; chunk < kChunks; ++chunk) {
-      const Lanes key = Lanes::load(keys[chunk] + d * item.block_size);
-#pragma GCC unroll 4
-      for (size_t head = 0; head < kHeads; ++head) {
-        const Lanes query = Lanes::broadcast(q[head * item.head_dim + d]);
-        sums[head][chunk] = Lanes::fma(key, query, sums[head][chunk]);
-      }
-    }
-  }
-  const Lanes scale = Lanes::broadcast(item.scale);
-#pragma GCC unroll 4
-  for (size_t head = 0; head < kHeads; ++head) {
-    float* scores = item.scores + (head_begin + head) * item.scores_stride + chunk_begin * kLanes;
-#pragma GCC unroll 4
-    for (size_t chunk = 0; chunk < kChunks; ++chunk) {
-      Lanes::store(scores + chunk * kLanes, Lanes::mul(sums[head][chunk], scale));
-    }
-  }
-}
 
-template <class Lanes, class Shape, class Kv, size_t kHeads>
-void score_heads(const AttentionItem& item, size_t head_begin) {
-  const size_t num_chunks = item.scores_stride / kLanes;
-  size_t chunk = 0;
-  for (; chunk + Shape::kChunks <= num_chunks; chunk += Shape::kChunks) {
-    score_tile<Lanes, Kv, kHeads, Shape::kChunks>(item, head_begin, chunk);
+  RowsOfSplit<Product, kRows> rows = {chunks, weights, {}, {}, is_asking};
+  float maxima[kLanes] = {};
+  float sums[kLanes] = {};
+  for (size_t row = 0; row < kRows; ++row) {
+    const size_t token = (row_begin + row) / tile.num_heads;
+    const size_t seen = tile.first_position + token + 1 - chunks.position;
+    rows.counts[row] = seen < kSplitPositions ? seen : kSplitPositions;
+    maxima[row] = largest_score<Lanes>(scores[row], rows.counts[row]);
+    sums[row] = soften<Lanes, Product>(scores[row], rows.counts[row], maxima[row], weights[row]);
   }
-  for (; chunk < num_chunks; ++chunk) score_tile<Lanes, Kv, kHeads, 1>(item, head_begin, chunk);
-}
+  const StateRows at = state_rows(tile, row_begin, state);
+  if (chunks.is_first) {
+    set_sums(at, maxima, sums, kRows);
+  } else {
+    rows.factors = merge_sums<Lanes>(at, maxima, sums, kRows);
+  }
 
-// Turns one head's scores into exponentials; returns their sum.
-template <class Lanes>
-float soften(float* scores, size_t size, size_t size_padded) {
-  for (size_t i = size; i < size_padded; ++i) scores[i] = -__builtin_inff();
-  Lanes largest = Lanes::broadcast(-__builtin_inff());
-  for (size_t i = 0; i < size_padded; i += kLanes) {
-    largest = Lanes::max(largest, Lanes::load(scores + i));
-  }
-  const Lanes shift = Lanes::broadcast(Lanes::max_of(largest));
-  Lanes sums = Lanes::zero();
-  for (size_t i = 0; i < size_padded; i += kLanes) {
-    const Lanes weights = exp_lanes(Lanes::sub(Lanes::load(scores + i), shift));
-    Lanes::store(scores + i, weights);
-    sums = Lanes::add(sums, weights);
-  }
-  return Lanes::sum(sums);
-}
-
-// Dimensions [dim, dim + kDims * 16) of kHeads heads, or with kPartial [dim, dim + rest), rest
-// < 16.
-template <class Lanes, class Kv, size_t kHeads, size_t kDims, bool kPartial>
-void value_tile(const AttentionItem& item, size_t head_begin, size_t dim) {
-  const size_t rest = item.head_dim - dim;
-  Lanes sums[kHeads][kDims];
-#pragma GCC unroll 4
-  for (size_t head = 0; head < kHeads; ++head) {
-#pragma GCC unroll 4
-    for (size_t i = 0; i < kDims; ++i) sums[head][i] = Lanes::zero();
-  }
-  const float* weights = item.scores + head_begin * item.scores_stride;
-  for (size_t begin = 0; begin < item.context; begin += item.block_size) {
-    const auto block = static_cast<size_t>(item.blocks[begin / item.block_size]);
-    const Kv* values = static_cast<const Kv*>(item.values) + block * item.block_stride + dim;
-    const size_t left = item.context - begin;
-    const size_t count = left < item.block_size ? left : item.block_size;
-    for (size_t j = 0; j < count; ++j) {
-#pragma GCC unroll 4
-      for (size_t i = 0; i < kDims; ++i) {
-        const Kv* source = values + j * item.head_dim + i * kLanes;
-        const Lanes value = kPartial ? Lanes::load_first(source, rest) : Lanes::load(source);
-#pragma GCC unroll 4
-        for (size_t head = 0; head < kHeads; ++head) {
-          const Lanes weight = Lanes::broadcast(weights[head * item.scores_stride + begin + j]);
-          sums[head][i] = Lanes::fma(weight, value, sums[head][i]);
-        }
-      }
-    }
-  }
-#pragma GCC unroll 4
-  for (size_t head = 0; head < kHeads; ++head) {
-    float* out = item.out + (head_begin + head) * item.head_dim + dim;
-    const Lanes sum = Lanes::broadcast(item.sums[head_begin + head]);
-#pragma GCC unroll 4
-    for (size_t i = 0; i < kDims; ++i) {
-      const Lanes result = Lanes::div(sums[head][i], sum);
-      if (kPartial) {
-        Lanes::store_first(out + i * kLanes, result, rest);
-      } else {
-        Lanes::store(out + i * kLanes, result);
-      }
-    }
-  }
-}
-
-template <class Lanes, class Shape, class Kv, size_t kHeads>
-void weigh_heads(const AttentionItem& item, size_t head_begin) {
   size_t dim = 0;
-  for (; dim + Shape::kDims * kLanes <= item.head_dim; dim += Shape::kDims * kLanes) {
-    value_tile<Lanes, Kv, kHeads, Shape::kDims, false>(item, head_begin, dim);
+  for (; dim + Shape::kDims * kLanes <= tile.head_dim; dim += Shape::kDims * kLanes) {
+    value_tile<Lanes, Product, kRows, Shape::kDims, false>(tile, rows, dim, at.outputs);
   }
-  for (; dim + kLanes <= item.head_dim; dim += kLanes) {
-    value_tile<Lanes, Kv, kHeads, 1, false>(item, head_begin, dim);
+  for (; dim + kLanes <= tile.head_dim; dim += kLanes) {
+    value_tile<Lanes, Product, kRows, 1, false>(tile, rows, dim, at.outputs);
   }
-  if (dim < item.head_dim) value_tile<Lanes, Kv, kHeads, 1, true>(item, head_begin, dim);
+  if (dim < tile.head_dim) {
+    value_tile<Lanes, Product, kRows, 1, true>(tile, rows, dim, at.outputs);
+  }
 }
 
-template <class Lanes, class Shape, class Kv, size_t kHeads>
-void attend_heads(const AttentionItem& item, size_t head_begin) {
-  score_heads<Lanes, Shape, Kv, kHeads>(item, head_begin);
-  for (size_t head = head_begin; head < head_begin + kHeads; ++head) {
-    float* scores = item.scores + head * item.scores_stride;
-    item.sums[head] = soften<Lanes>(scores, item.context, item.scores_stride);
+// attend_rows for a number of rows up to kRows.
+template <class Lanes, class Product, class Shape, size_t kRows = Shape::kRowsMax>
+void attend_row_tile(
+    const AttentionTile& tile,
+    const SplitChunks<Product>& chunks,
+    size_t row_begin,
+    size_t num_rows,
+    float* state
+) {
+  if constexpr (kRows > 1) {
+    if (num_rows < kRows) {
+      return attend_row_tile<Lanes, Product, Shape, kRows - 1>(
+          tile, chunks, row_begin, num_rows, state
+      );
+    }
   }
-  weigh_heads<Lanes, Shape, Kv, kHeads>(item, head_begin);
+  attend_rows<Lanes, Product, Shape, kRows>(tile, chunks, row_begin, state);
 }
 
-template <class Lanes, class Shape, class Kv>
-void attend_lanes(const AttentionItem& item) {
-  size_t head = 0;
-  for (; head + 4 <= item.num_heads && Shape::kHeads >= 4; head += 4) {
-    attend_heads<Lanes, Shape, Kv, Shape::kHeads >= 4 ? 4 : 1>(item, head);
+// Rows in tiles of up to Shape::kRowsMax, as equal as can be.
+template <class Lanes, class Product, class Shape>
+void attend_lanes(const AttentionTile& tile, size_t split_begin, size_t split_end, float* results) {
+  encode_queries<Lanes, Product>(tile);
+  const size_t num_rows = tile.num_tokens * tile.num_heads;
+  SplitChunks<Product> both[2];
+  find_chunks(tile, split_begin, both[split_begin % 2]);
+  for (size_t split = split_begin; split < split_end; ++split) {
+    SplitChunks<Product>& chunks = both[split % 2];
+    SplitChunks<Product>& next = both[(split + 1) % 2];
+    if (split + 1 < split_end) find_chunks(tile, split + 1, next);
+    chunks.next_keys = split + 1 < split_end ? next.keys : chunks.keys;
+    chunks.is_first = split == 0 || split_begin > 0;
+    size_t row = first_row_of(tile, split);
+    for (size_t num_tiles = (num_rows - row + Shape::kRowsMax - 1) / Shape::kRowsMax; num_tiles > 0;
+         --num_tiles) {
+      const size_t count = (num_rows - row + num_tiles - 1) / num_tiles;
+      attend_row_tile<Lanes, Product, Shape>(tile, chunks, row, count, results);
+      row += count;
+    }
+    if (split_begin > 0) results += num_rows * (2 + tile.head_dim);
   }
-  for (; head + 2 <= item.num_heads; head += 2) attend_heads<Lanes, Shape, Kv, 2>(item, head);
-  for (; head < item.num_heads; ++head) attend_heads<Lanes, Shape, Kv, 1>(item, head);
 }
 
 }  // namespace
