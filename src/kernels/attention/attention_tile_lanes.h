@@ -149,18 +149,27 @@ template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kDims, 
     const RowsOfSplit<Product, kRows>& rows,
     Lanes (&sums)[kRows][kDims]
 ) {
+  decltype(Product::template vector<kPart>(values)) vectors[kDims];
 #pragma GCC unroll 8
   for (size_t i = 0; i < kDims; ++i) {
     const typename Product::Element* source = values + i * kLanes * Product::kDepth;
-    const auto whole = kPartial ? Product::template vector_first<kPart>(source, rest)
-                                : Product::template vector<kPart>(source);
-    const auto half = Product::template without_odd<kPart>(whole);
+    vectors[i] = kPartial ? Product::template vector_first<kPart>(source, rest)
+                          : Product::template vector<kPart>(source);
+  }
 #pragma GCC unroll 8
-    for (size_t row = 0; row < kRows; ++row) {
-      if (position >= rows.counts[row]) continue;
-      const bool is_whole = position + Product::kDepth <= rows.counts[row];
-      const auto operand = Product::template operand<kPart>(&rows.weights[row][position]);
-      sums[row][i] = Product::add(sums[row][i], is_whole ? whole : half, operand);
+  for (size_t row = kRows; row > 0; --row) {
+    // Those before see no more than this one.
+    if (position >= rows.counts[row - 1]) break;
+    if (position + Product::kDepth > rows.counts[row - 1]) {
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kDims; ++i) {
+        vectors[i] = Product::template without_odd<kPart>(vectors[i]);
+      }
+    }
+    const auto operand = Product::template operand<kPart>(&rows.weights[row - 1][position]);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kDims; ++i) {
+      sums[row - 1][i] = Product::add(sums[row - 1][i], vectors[i], operand);
     }
   }
 }
