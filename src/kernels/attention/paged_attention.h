@@ -20,7 +20,7 @@
 //                                             sums the pairs i, i + 16, ... of positions
 //
 // Each product is fused into its sum; denormals are zero. For bfloat16 that is what vdpbf16ps does.
-// Rounding q and e to 8 bits costs about 2e-3 of the largest value, less than that of K and V.
+// Rounding q and e to 8 bits costs less than 2e-3 of the largest value (paged_attention_test.cpp).
 #pragma once
 
 #include <cstdint>
