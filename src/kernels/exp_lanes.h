@@ -7,11 +7,11 @@
 namespace millrace {
 namespace {
 
+// The same as exp_lanes for x <= kExpInputMax.
 template <class Lanes>
-[[gnu::always_inline]] inline Lanes exp_lanes(Lanes x) {
+[[gnu::always_inline]] inline Lanes exp_of_moderate(Lanes x) {
   // The operand that may be NaN comes second: it then passes through.
-  const Lanes clamped =
-      Lanes::max(Lanes::broadcast(kExpInputMin), Lanes::min(Lanes::broadcast(kExpInputMax), x));
+  const Lanes clamped = Lanes::max(Lanes::broadcast(kExpInputMin), x);
   const Lanes shift = Lanes::broadcast(kRoundingShift);
   const Lanes shifted = Lanes::fma(clamped, Lanes::broadcast(kLog2E), shift);
   const Lanes minus_n = Lanes::sub(shift, shifted);
@@ -25,6 +25,11 @@ template <class Lanes>
   p = Lanes::fma(p, r, Lanes::broadcast(kExpCoefficients[0]));
   const Lanes exp_r = Lanes::add(Lanes::fma(Lanes::mul(r, r), p, r), Lanes::broadcast(1.0F));
   return Lanes::scale_by_power_of_two(exp_r, shifted);
+}
+
+template <class Lanes>
+[[gnu::always_inline]] inline Lanes exp_lanes(Lanes x) {
+  return exp_of_moderate(Lanes::min(Lanes::broadcast(kExpInputMax), x));
 }
 
 template <class Lanes>

@@ -104,6 +104,16 @@ struct Avx2Lanes {
     return {scale_eight(a.lo, t.lo), scale_eight(a.hi, t.hi)};
   }
 
+  [[gnu::always_inline]] static Avx2Lanes round_to_bfloat16(Avx2Lanes a) {
+    return {round_eight(a.lo), round_eight(a.hi)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes even_of(Avx2Lanes a, Avx2Lanes b) {
+    return {even_of_eight(a.lo, a.hi), even_of_eight(b.lo, b.hi)};
+  }
+  [[gnu::always_inline]] static Avx2Lanes odd_of(Avx2Lanes a, Avx2Lanes b) {
+    return {odd_of_eight(a.lo, a.hi), odd_of_eight(b.lo, b.hi)};
+  }
+
   [[gnu::always_inline]] static float sum(Avx2Lanes a) {
     const __m256 eight = _mm256_add_ps(a.lo, a.hi);
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -130,14 +140,34 @@ struct Avx2Lanes {
   [[gnu::always_inline]] static __m256 from_bfloat16(__m128i bits) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
   }
-  [[gnu::always_inline]] static __m256i to_bfloat16_bits(__m256 a) {
+  // The upper halves are those of bfloat16.
+  [[gnu::always_inline]] static __m256i rounded_bits(__m256 a) {
     const __m256i bits = _mm256_castps_si256(a);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i rounded =
         _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
     const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-    return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+    return _mm256_blendv_epi8(rounded, quiet, nan);
+  }
+  [[gnu::always_inline]] static __m256i to_bfloat16_bits(__m256 a) {
+    return _mm256_srli_epi32(rounded_bits(a), 16);
+  }
+  [[gnu::always_inline]] static __m256 round_eight(__m256 a) {
+    const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000U));
+    return _mm256_castsi256_ps(_mm256_and_si256(rounded_bits(a), upper));
+  }
+  // Shuffling works within 128-bit halves; the permutation puts the quarters back in order.
+  [[gnu::always_inline]] static __m256 in_order(__m256 quarters) {
+    return _mm256_castpd_ps(
+        _mm256_permute4x64_pd(_mm256_castps_pd(quarters), _MM_SHUFFLE(3, 1, 2, 0))
+    );
+  }
+  [[gnu::always_inline]] static __m256 even_of_eight(__m256 a, __m256 b) {
+    return in_order(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)));
+  }
+  [[gnu::always_inline]] static __m256 odd_of_eight(__m256 a, __m256 b) {
+    return in_order(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
   }
   // In two factors, because 2^n itself need not be a normal float where the product is one.
   [[gnu::always_inline]] static __m256 scale_eight(__m256 a, __m256 t) {

@@ -89,12 +89,20 @@ struct Avx512Lanes {
     return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), upper))};
   }
 
-  // In two factors, because 2^n itself need not be a normal float where the product is one.
   [[gnu::always_inline]] static Avx512Lanes scale_by_power_of_two(Avx512Lanes a, Avx512Lanes t) {
-    const __m512i shift = _mm512_castps_si512(_mm512_set1_ps(kRoundingShift));
-    const __m512i n = _mm512_sub_epi32(_mm512_castps_si512(t.v), shift);
-    const __m512i half = _mm512_srai_epi32(n, 1);
-    return mul(mul(a, power_of_two(half)), power_of_two(_mm512_sub_epi32(n, half)));
+    return {_mm512_scalef_ps(a.v, _mm512_sub_ps(t.v, _mm512_set1_ps(kRoundingShift)))};
+  }
+
+  [[gnu::always_inline]] static Avx512Lanes round_to_bfloat16(Avx512Lanes a) {
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
+    return {_mm512_castsi512_ps(_mm512_and_si512(rounded_bits(a), upper))};
+  }
+  [[gnu::always_inline]] static Avx512Lanes even_of(Avx512Lanes a, Avx512Lanes b) {
+    return {_mm512_permutex2var_ps(a.v, even_lanes(), b.v)};
+  }
+  [[gnu::always_inline]] static Avx512Lanes odd_of(Avx512Lanes a, Avx512Lanes b) {
+    const __m512i odd_lanes = _mm512_add_epi32(even_lanes(), _mm512_set1_epi32(1));
+    return {_mm512_permutex2var_ps(a.v, odd_lanes, b.v)};
   }
 
   [[gnu::always_inline]] static float sum(Avx512Lanes a) {
@@ -117,19 +125,21 @@ struct Avx512Lanes {
   [[gnu::always_inline]] static __m256i to_float16_bits(Avx512Lanes a) {
     return _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
-  [[gnu::always_inline]] static __m256i to_bfloat16_bits(Avx512Lanes a) {
+  // The upper halves are those of bfloat16.
+  [[gnu::always_inline]] static __m512i rounded_bits(Avx512Lanes a) {
     const __m512i bits = _mm512_castps_si512(a.v);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
     const __m512i rounded =
         _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
     const __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
     const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_blend_epi32(nan, rounded, quiet), 16)
-    );
+    return _mm512_mask_blend_epi32(nan, rounded, quiet);
   }
-  [[gnu::always_inline]] static Avx512Lanes power_of_two(__m512i n) {
-    return {
-        _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23))};
+  [[gnu::always_inline]] static __m256i to_bfloat16_bits(Avx512Lanes a) {
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_bits(a), 16));
+  }
+  [[gnu::always_inline]] static __m512i even_lanes() {
+    return _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   }
 };
 

@@ -332,7 +332,9 @@ TEST(CpuModel, ReportsProgressAndWhatItAllocates) {
   const WorkspaceBytes bytes = CpuModel::workspace_bytes(golden.config, options, 2);
   EXPECT_EQ(bytes.hidden, 1000U * 48 * 4);
   EXPECT_EQ(bytes.logits, 1000U * 111 * 4);
-  EXPECT_EQ(bytes.attention_scratch, 2U * (4 * 800 + 16) * 4);
+  // Of each thread: q and results of 6 tokens x 4 heads of 32, and of one token in 3 more splits
+  // of 256 positions; in whole cache lines.
+  EXPECT_EQ(bytes.attention_scratch, 2U * (24 * 32 + (24 + 3 * 4) * (2 + 32) + 8) * 4);
   EXPECT_GT(bytes.total(), bytes.qkv + bytes.activation);
 }
 

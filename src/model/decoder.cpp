@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "kernels/attention/paged_attention.h"
+#include "kernels/attention/write_kv.h"
 #include "kernels/embed.h"
 #include "kernels/linear.h"
-#include "kernels/paged_attention.h"
 #include "kernels/rms_norm.h"
-#include "kernels/write_kv.h"
 
 namespace millrace {
 

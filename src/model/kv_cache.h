@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "kernels/kv_view.h"
+#include "kernels/attention/kv_view.h"
 #include "model/config.h"
 #include "model/forward_batch.h"
 #include "tensor/buffer.h"

@@ -50,7 +50,7 @@ struct ActivationBytes {
   int64_t qkv = 0;        // [T, Q + 2 KV]
   int64_t attention = 0;  // [T, Q]
   int64_t mlp = 0;        // [T, I]; with experts at least [T * k, expert_intermediate_size]
-  int64_t scores = 0;     // of one group of heads over max_model_len, for each thread
+  int64_t scores = 0;     // a tile of queries and results of splits, for each thread
   int64_t inputs = 0;     // [T, widest of Q, H, I] as the matrices' type wants them, and a few
                           // unpacked panels for each thread; or none
   int64_t router = 0;     // [T, E] scores, and [T, k] weights and indices

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/attention/paged_attention.h"
 #include "kernels/linear.h"
-#include "kernels/paged_attention.h"
 
 namespace millrace {
 namespace {
@@ -39,7 +39,6 @@ WorkspaceBytes workspace_bytes(const ModelConfig& config, const WorkspaceLimits&
   const auto matrix = [](size_t num_rows, int64_t num_columns) {
     return num_rows * static_cast<size_t>(num_columns) * sizeof(float);
   };
-  const auto group = static_cast<size_t>(config.num_heads / config.num_kv_heads);
   return {
       .hidden = matrix(limits.num_tokens_max, config.hidden_size),
       .normed = matrix(limits.num_tokens_max, config.hidden_size),
@@ -48,9 +47,14 @@ WorkspaceBytes workspace_bytes(const ModelConfig& config, const WorkspaceLimits&
       .activation = matrix(limits.num_tokens_max, config.intermediate_size),
       .logits_hidden = matrix(limits.num_logits_max, config.hidden_size),
       .logits = matrix(limits.num_logits_max, config.vocab_size),
-      .attention_scratch =
-          paged_attention_scratch_size(limits.num_threads, group, limits.context_max) *
-          sizeof(float),
+      .attention_scratch = paged_attention_scratch_size({
+                               .num_threads = limits.num_threads,
+                               .num_heads = static_cast<size_t>(config.num_heads),
+                               .num_kv_heads = static_cast<size_t>(config.num_kv_heads),
+                               .head_dim = static_cast<size_t>(config.head_dim),
+                               .context_max = limits.context_max,
+                           }) *
+                           sizeof(float),
       .linear_scratch = largest_linear_scratch_bytes(config, limits),
   };
 }

@@ -1,6 +1,6 @@
+#include "kernels/attention/write_kv_kernel.h"
+#include "kernels/attention/write_kv_lanes.h"
 #include "kernels/lanes_avx2.h"
-#include "kernels/write_kv_kernel.h"
-#include "kernels/write_kv_lanes.h"
 
 namespace millrace {
 

@@ -1,8 +1,8 @@
-#include "kernels/write_kv.h"
+#include "kernels/attention/write_kv.h"
 
 #include "base/check.h"
+#include "kernels/attention/write_kv_kernel.h"
 #include "kernels/dispatch.h"
-#include "kernels/write_kv_kernel.h"
 
 namespace millrace {
 namespace {

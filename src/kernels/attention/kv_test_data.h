@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/kv_view.h"
+#include "kernels/attention/kv_view.h"
 
 namespace millrace {
 
@@ -28,20 +28,23 @@ class TestKvCache {
 
   // Widened, of one slot and KV head.
   float key(size_t slot, size_t kv_head, size_t dimension) const {
-    const size_t block = slot / view_.block_size;
-    const size_t row = (block * view_.num_kv_heads + kv_head) * view_.head_dim + dimension;
-    return element(keys_, row * view_.block_size + slot % view_.block_size);
+    return element(
+        keys_, head_begin(slot, kv_head) + view_.key_index(slot % view_.block_size, dimension)
+    );
   }
   float value(size_t slot, size_t kv_head, size_t dimension) const {
-    const size_t block = slot / view_.block_size;
-    const size_t row =
-        (block * view_.num_kv_heads + kv_head) * view_.block_size + slot % view_.block_size;
-    return element(values_, row * view_.head_dim + dimension);
+    return element(
+        values_, head_begin(slot, kv_head) + view_.value_index(slot % view_.block_size, dimension)
+    );
   }
 
  private:
   static size_t bytes_of(const KvView& shape) {
     return shape.num_blocks * shape.block_stride() * size_of(shape.dtype);
+  }
+  size_t head_begin(size_t slot, size_t kv_head) const {
+    const size_t block = slot / view_.block_size;
+    return (block * view_.num_kv_heads + kv_head) * view_.head_dim * view_.block_size;
   }
   float element(const std::vector<std::byte>& bytes, size_t index) const {
     float value = 0.0F;

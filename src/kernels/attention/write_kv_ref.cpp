@@ -1,7 +1,8 @@
 #include <cmath>
 
+#include "kernels/attention/kv_layout_kernel.h"
+#include "kernels/attention/write_kv_kernel.h"
 #include "kernels/rms_norm_kernel.h"
-#include "kernels/write_kv_kernel.h"
 #include "tensor/dtype.h"
 
 namespace millrace {
@@ -34,6 +35,7 @@ template <class Kv>
 void write_head(
     const WriteKvTask& task, size_t token, size_t kv_head, const float* key, const float* value
 ) {
+  constexpr size_t kDepth = kKvDepth<Kv>;
   const auto slot = static_cast<size_t>(task.slots[token]);
   const size_t block = slot / task.block_size;
   const size_t offset = slot % task.block_size;
@@ -41,8 +43,8 @@ void write_head(
   Kv* keys = static_cast<Kv*>(task.keys) + head_begin;
   Kv* values = static_cast<Kv*>(task.values) + head_begin;
   for (size_t d = 0; d < task.head_dim; ++d) {
-    round_to(key[d], keys[d * task.block_size + offset]);
-    round_to(value[d], values[offset * task.head_dim + d]);
+    round_to(key[d], keys[(d / kDepth * task.block_size + offset) * kDepth + d % kDepth]);
+    round_to(value[d], values[(offset / kDepth * task.head_dim + d) * kDepth + offset % kDepth]);
   }
 }
 

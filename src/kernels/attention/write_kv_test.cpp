@@ -1,4 +1,4 @@
-#include "kernels/write_kv.h"
+#include "kernels/attention/write_kv.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <memory>
 
-#include "kernels/kv_test_data.h"
+#include "kernels/attention/kv_test_data.h"
 #include "kernels/test_data.h"
 
 namespace millrace {

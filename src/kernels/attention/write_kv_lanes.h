@@ -1,9 +1,10 @@
 // write_kv on sixteen lanes. See lanes.h for the rules of this file.
 #pragma once
 
+#include "kernels/attention/kv_layout_kernel.h"
+#include "kernels/attention/write_kv_kernel.h"
 #include "kernels/lanes.h"
 #include "kernels/rms_norm_lanes.h"
-#include "kernels/write_kv_kernel.h"
 #include "tensor/dtype.h"
 
 namespace millrace {
@@ -43,27 +44,38 @@ void normalize_and_rotate(const WriteKvTask& task, const float* norm, size_t tok
   if (i < half) rotate_lanes<Lanes>(head, half, cosines, i, half - i);
 }
 
-// The key goes down a column of its block, the value along a row.
+template <class Lanes, class Kv>
+[[gnu::always_inline]] inline void round_lanes(Kv* out, const float* from, size_t n) {
+  Lanes::store(out, n == kLanes ? Lanes::load(from) : Lanes::load_first(from, n));
+}
+
+// The key goes down a column of its block, the value along a row: see kv_view.h. Element by
+// element where it lies between those of another token, which another thread may be writing.
 template <class Lanes, class Kv>
 void write_head(
     const WriteKvTask& task, size_t token, size_t kv_head, const float* key, const float* value
 ) {
+  constexpr size_t kDepth = kKvDepth<Kv>;
   const auto slot = static_cast<size_t>(task.slots[token]);
   const size_t block = slot / task.block_size;
   const size_t offset = slot % task.block_size;
   const size_t head_begin = (block * task.num_kv_heads + kv_head) * task.head_dim * task.block_size;
-  Kv* keys = static_cast<Kv*>(task.keys) + head_begin + offset;
-  Kv* values = static_cast<Kv*>(task.values) + head_begin + offset * task.head_dim;
+  Kv* keys = static_cast<Kv*>(task.keys) + head_begin + offset * kDepth;
+  Kv* values = static_cast<Kv*>(task.values) + head_begin +
+               offset / kDepth * kDepth * task.head_dim + offset % kDepth;
   for (size_t d = 0; d < task.head_dim; d += kLanes) {
     const size_t n = task.head_dim - d < kLanes ? task.head_dim - d : kLanes;
     Kv rounded[kLanes];
-    Lanes::store(rounded, n == kLanes ? Lanes::load(key + d) : Lanes::load_first(key + d, n));
-    for (size_t i = 0; i < n; ++i) keys[(d + i) * task.block_size] = rounded[i];
-    if (n == kLanes) {
-      Lanes::store(values + d, Lanes::load(value + d));
-    } else {
-      Lanes::store_first(values + d, Lanes::load_first(value + d, n), n);
+    round_lanes<Lanes>(rounded, key + d, n);
+    for (size_t i = 0; i < n; i += kDepth) {
+      for (size_t e = 0; e < kDepth; ++e) keys[(d + i) * task.block_size + e] = rounded[i + e];
     }
+    if (kDepth == 1 && n == kLanes) {
+      Lanes::store(values + d, Lanes::load(value + d));
+      continue;
+    }
+    round_lanes<Lanes>(rounded, value + d, n);
+    for (size_t i = 0; i < n; ++i) values[(d + i) * kDepth] = rounded[i];
   }
 }
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/attention/kv_view.h"
 #include "kernels/executor.h"
-#include "kernels/kv_view.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
 

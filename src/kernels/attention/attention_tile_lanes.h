@@ -1,0 +1,235 @@
+// The products of attention on sixteen lanes: tiles of rows x positions for the scores, of rows x
+// dimensions for the values, so that what is read of K and V serves several rows. Memory is asked
+// for one half of the work ahead (values while scores are computed, the next keys meanwhile): the
+// processor's own prefetching ends with each block. See lanes.h for the rules of this file,
+// attention_products_lanes.h for what a Product is.
+#pragma once
+
+#include "kernels/attention/attention_products_lanes.h"
+#include "kernels/attention/attention_state_lanes.h"
+#include "kernels/attention/paged_attention_kernel.h"
+#include "kernels/lanes.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kChunksPerSplit = kSplitPositions / kLanes;
+
+// Where the chunks of 16 positions of a split lie.
+template <class Product>
+struct SplitChunks {
+  using Element = typename Product::Element;
+  const Element* keys[kChunksPerSplit];
+  const Element* values[kChunksPerSplit];
+  bool is_first;                    // whether there is no state to merge them into
+  const Element* const* next_keys;  // of the split that comes after this one, if any
+  size_t position;                  // of the first
+  size_t num_positions;             // up to the tile's last token
+};
+
+template <class Product>
+void find_chunks(const AttentionTile& tile, size_t split, SplitChunks<Product>& chunks) {
+  using Element = typename Product::Element;
+  chunks.position = split * kSplitPositions;
+  const size_t left = tile.first_position + tile.num_tokens - chunks.position;
+  chunks.num_positions = left < kSplitPositions ? left : kSplitPositions;
+  for (size_t i = 0; i < kChunksPerSplit; ++i) {
+    // Chunks past the last one are read in tiles of several, and their scores dropped.
+    const bool exists = i * kLanes < chunks.num_positions;
+    const size_t position =
+        chunks.position + (exists ? i * kLanes : (chunks.num_positions - 1) / kLanes * kLanes);
+    const size_t begin =
+        static_cast<size_t>(tile.blocks[position / tile.block_size]) * tile.block_stride;
+    const size_t offset = position % tile.block_size;
+    chunks.keys[i] = static_cast<const Element*>(tile.keys) + begin + offset * Product::kDepth;
+    chunks.values[i] = static_cast<const Element*>(tile.values) + begin + offset * tile.head_dim;
+  }
+}
+
+template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kChunks>
+[[gnu::always_inline]] inline void add_scores(
+    const typename Product::Element* const* keys,
+    size_t offset,
+    const typename Product::Operand* queries,
+    size_t head_dim,
+    Lanes (&sums)[kRows][kChunks]
+) {
+  decltype(Product::template vector<kPart>(keys[0])) vectors[kChunks];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kChunks; ++i) {
+    vectors[i] = Product::template vector<kPart>(keys[i] + offset);
+  }
+#pragma GCC unroll 8
+  for (size_t row = 0; row < kRows; ++row) {
+    const auto operand = Product::template operand<kPart>(queries + row * head_dim);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kChunks; ++i) {
+      sums[row][i] = Product::add(sums[row][i], vectors[i], operand);
+    }
+  }
+}
+
+// Scores of kRows rows against kChunks * 16 positions; `scores`: [kRows][kSplitPositions]. The
+// values of these positions are asked for meanwhile.
+template <class Lanes, class Product, size_t kRows, size_t kChunks>
+void score_tile(
+    const AttentionTile& tile,
+    const typename Product::Element* const* keys,
+    const typename Product::Element* const* values,
+    const typename Product::Operand* queries,
+    float* scores
+) {
+  Lanes sums[kRows][kChunks];
+#pragma GCC unroll 8
+  for (size_t row = 0; row < kRows; ++row) {
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kChunks; ++i) sums[row][i] = Lanes::zero();
+  }
+  for (size_t d = 0; d < tile.head_dim; d += Product::kDepth) {
+    const size_t offset = d * tile.block_size;
+    if (values != nullptr) {
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kChunks; ++i) __builtin_prefetch(values[i] + d * kLanes, 0, 2);
+    }
+    add_scores<Lanes, Product, 0>(keys, offset, queries + d, tile.head_dim, sums);
+    if constexpr (Product::kParts > 1) {
+      add_scores<Lanes, Product, 1>(keys, offset, queries + d, tile.head_dim, sums);
+    }
+  }
+#pragma GCC unroll 8
+  for (size_t row = 0; row < kRows; ++row) {
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kChunks; ++i) {
+      Lanes::store(scores + row * kSplitPositions + i * kLanes, sums[row][i]);
+    }
+  }
+}
+
+// Some rows of a tile in one split.
+template <class Product, size_t kRows>
+struct RowsOfSplit {
+  const SplitChunks<Product>& chunks;
+  const typename Product::Operand (*weights)[kSplitPositions];  // [kRows]
+  size_t counts[kRows];  // positions that each row sees, ascending
+  MergeFactors factors;  // unless the split is the first
+  bool is_asking;        // for the keys of the next split
+};
+
+template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kDims, bool kPartial>
+[[gnu::always_inline]] inline void add_values(
+    const typename Product::Element* values,
+    size_t rest,
+    const typename Product::Operand* weights,
+    Lanes (&sums)[kRows][kDims]
+) {
+  decltype(Product::template vector<kPart>(values)) vectors[kDims];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kDims; ++i) {
+    const typename Product::Element* source = values + i * kLanes * Product::kDepth;
+    vectors[i] = kPartial ? Product::template vector_first<kPart>(source, rest)
+                          : Product::template vector<kPart>(source);
+  }
+#pragma GCC unroll 8
+  for (size_t row = 0; row < kRows; ++row) {
+    const auto operand = Product::template operand<kPart>(weights + row * kSplitPositions);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kDims; ++i) {
+      sums[row][i] = Product::add(sums[row][i], vectors[i], operand);
+    }
+  }
+}
+
+// One step where some rows see nothing any more, or not the second position of a pair: what they do
+// not see is another token's, or not even written.
+template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kDims, bool kPartial>
+[[gnu::always_inline]] inline void add_last_values(
+    const typename Product::Element* values,
+    size_t rest,
+    size_t position,
+    const RowsOfSplit<Product, kRows>& rows,
+    Lanes (&sums)[kRows][kDims]
+) {
+  decltype(Product::template vector<kPart>(values)) vectors[kDims];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kDims; ++i) {
+    const typename Product::Element* source = values + i * kLanes * Product::kDepth;
+    vectors[i] = kPartial ? Product::template vector_first<kPart>(source, rest)
+                          : Product::template vector<kPart>(source);
+  }
+#pragma GCC unroll 8
+  for (size_t row = kRows; row > 0; --row) {
+    // Those before see no more than this one.
+    if (position >= rows.counts[row - 1]) break;
+    if (position + Product::kDepth > rows.counts[row - 1]) {
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kDims; ++i) {
+        vectors[i] = Product::template without_odd<kPart>(vectors[i]);
+      }
+    }
+    const auto operand = Product::template operand<kPart>(&rows.weights[row - 1][position]);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kDims; ++i) {
+      sums[row - 1][i] = Product::add(sums[row - 1][i], vectors[i], operand);
+    }
+  }
+}
+
+// Dimensions [dim, dim + kDims * 16), or with kPartial [dim, dim + rest), rest < 16.
+template <class Lanes, class Product, size_t kRows, size_t kDims, bool kPartial>
+void value_tile(
+    const AttentionTile& tile, const RowsOfSplit<Product, kRows>& rows, size_t dim, float* outputs
+) {
+  const size_t rest = tile.head_dim - dim;
+  Lanes sums[kRows][kDims];
+#pragma GCC unroll 8
+  for (size_t row = 0; row < kRows; ++row) {
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kDims; ++i) sums[row][i] = Lanes::zero();
+  }
+  const size_t dim_offset = dim * Product::kDepth;
+  const size_t num_common = rows.counts[0] / Product::kDepth * Product::kDepth;
+  for (size_t begin = 0; begin < num_common; begin += kLanes) {
+    const typename Product::Element* values = rows.chunks.values[begin / kLanes] + dim_offset;
+    const size_t end = num_common - begin < kLanes ? num_common - begin : kLanes;
+    for (size_t j = 0; j < end; j += Product::kDepth) {
+      const typename Product::Element* source = values + j * tile.head_dim;
+      const typename Product::Operand* weights = &rows.weights[0][begin + j];
+      if (rows.is_asking) {
+#pragma GCC unroll 8
+        for (size_t i = 0; i < kDims; ++i) {
+          const size_t d = dim + j * kDims + i * Product::kDepth;
+          __builtin_prefetch(rows.chunks.next_keys[begin / kLanes] + d * tile.block_size, 0, 2);
+        }
+      }
+      add_values<Lanes, Product, 0, kRows, kDims, kPartial>(source, rest, weights, sums);
+      if constexpr (Product::kParts > 1) {
+        add_values<Lanes, Product, 1, kRows, kDims, kPartial>(source, rest, weights, sums);
+      }
+    }
+  }
+  for (size_t j = num_common; j < rows.counts[kRows - 1]; j += Product::kDepth) {
+    const typename Product::Element* source =
+        rows.chunks.values[j / kLanes] + dim_offset + j % kLanes * tile.head_dim;
+    add_last_values<Lanes, Product, 0, kRows, kDims, kPartial>(source, rest, j, rows, sums);
+    if constexpr (Product::kParts > 1) {
+      add_last_values<Lanes, Product, 1, kRows, kDims, kPartial>(source, rest, j, rows, sums);
+    }
+  }
+#pragma GCC unroll 8
+  for (size_t row = 0; row < kRows; ++row) {
+    float* out = outputs + row * tile.head_dim + dim;
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kDims; ++i) {
+      if (!rows.chunks.is_first) {
+        merge_outputs(sums[row][i], rows.factors, row, out + i * kLanes, kPartial ? rest : kLanes);
+      } else if (kPartial) {
+        Lanes::store_first(out, sums[row][i], rest);
+      } else {
+        Lanes::store(out + i * kLanes, sums[row][i]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace

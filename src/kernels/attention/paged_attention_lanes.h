@@ -1,0 +1,106 @@
+// paged_attention on sixteen lanes: splits, and in each of them tiles of rows. See lanes.h for the
+// rules of this file. A Shape gives the largest tiles: kRowsMax, kDims (of 16 dimensions) and
+// chunks_for(num_rows) (of 16 positions).
+#pragma once
+
+#include "kernels/attention/attention_products_lanes.h"
+#include "kernels/attention/attention_state_lanes.h"
+#include "kernels/attention/attention_tile_lanes.h"
+#include "kernels/attention/paged_attention_kernel.h"
+#include "kernels/lanes.h"
+
+namespace millrace {
+namespace {
+
+template <class Lanes, class Product, class Shape, size_t kRows>
+void attend_rows(
+    const AttentionTile& tile, const SplitChunks<Product>& chunks, size_t row_begin, float* state
+) {
+  using Operand = typename Product::Operand;
+  constexpr size_t kChunks = Shape::chunks_for(kRows);
+  static_assert(kChunksPerSplit % kChunks == 0);
+  alignas(64) float scores[kRows][kSplitPositions];
+  alignas(64) Operand weights[kRows][kSplitPositions];
+  const bool is_asking = row_begin == 0;  // the rows that follow find it in the cache
+  const Operand* queries = static_cast<const Operand*>(tile.queries) + row_begin * tile.head_dim;
+  for (size_t i = 0; i * kLanes < chunks.num_positions; i += kChunks) {
+    const auto* values = is_asking ? chunks.values + i : nullptr;
+    score_tile<Lanes, Product, kRows, kChunks>(
+        tile, chunks.keys + i, values, queries, &scores[0][i * kLanes]
+    );
+  }
+
+  RowsOfSplit<Product, kRows> rows = {chunks, weights, {}, {}, is_asking};
+  float maxima[kLanes] = {};
+  float sums[kLanes] = {};
+  for (size_t row = 0; row < kRows; ++row) {
+    const size_t token = (row_begin + row) / tile.num_heads;
+    const size_t seen = tile.first_position + token + 1 - chunks.position;
+    rows.counts[row] = seen < kSplitPositions ? seen : kSplitPositions;
+    maxima[row] = largest_score<Lanes>(scores[row], rows.counts[row]);
+    sums[row] = soften<Lanes, Product>(scores[row], rows.counts[row], maxima[row], weights[row]);
+  }
+  const StateRows at = state_rows(tile, row_begin, state);
+  if (chunks.is_first) {
+    set_sums(at, maxima, sums, kRows);
+  } else {
+    rows.factors = merge_sums<Lanes>(at, maxima, sums, kRows);
+  }
+
+  size_t dim = 0;
+  for (; dim + Shape::kDims * kLanes <= tile.head_dim; dim += Shape::kDims * kLanes) {
+    value_tile<Lanes, Product, kRows, Shape::kDims, false>(tile, rows, dim, at.outputs);
+  }
+  for (; dim + kLanes <= tile.head_dim; dim += kLanes) {
+    value_tile<Lanes, Product, kRows, 1, false>(tile, rows, dim, at.outputs);
+  }
+  if (dim < tile.head_dim) {
+    value_tile<Lanes, Product, kRows, 1, true>(tile, rows, dim, at.outputs);
+  }
+}
+
+// attend_rows for a number of rows up to kRows.
+template <class Lanes, class Product, class Shape, size_t kRows = Shape::kRowsMax>
+void attend_row_tile(
+    const AttentionTile& tile,
+    const SplitChunks<Product>& chunks,
+    size_t row_begin,
+    size_t num_rows,
+    float* state
+) {
+  if constexpr (kRows > 1) {
+    if (num_rows < kRows) {
+      return attend_row_tile<Lanes, Product, Shape, kRows - 1>(
+          tile, chunks, row_begin, num_rows, state
+      );
+    }
+  }
+  attend_rows<Lanes, Product, Shape, kRows>(tile, chunks, row_begin, state);
+}
+
+// Rows in tiles of up to Shape::kRowsMax, as equal as can be.
+template <class Lanes, class Product, class Shape>
+void attend_lanes(const AttentionTile& tile, size_t split_begin, size_t split_end, float* results) {
+  encode_queries<Lanes, Product>(tile);
+  const size_t num_rows = tile.num_tokens * tile.num_heads;
+  SplitChunks<Product> both[2];
+  find_chunks(tile, split_begin, both[split_begin % 2]);
+  for (size_t split = split_begin; split < split_end; ++split) {
+    SplitChunks<Product>& chunks = both[split % 2];
+    SplitChunks<Product>& next = both[(split + 1) % 2];
+    if (split + 1 < split_end) find_chunks(tile, split + 1, next);
+    chunks.next_keys = split + 1 < split_end ? next.keys : chunks.keys;
+    chunks.is_first = split == 0 || split_begin > 0;
+    size_t row = first_row_of(tile, split);
+    for (size_t num_tiles = (num_rows - row + Shape::kRowsMax - 1) / Shape::kRowsMax; num_tiles > 0;
+         --num_tiles) {
+      const size_t count = (num_rows - row + num_tiles - 1) / num_tiles;
+      attend_row_tile<Lanes, Product, Shape>(tile, chunks, row, count, results);
+      row += count;
+    }
+    if (split_begin > 0) results += num_rows * (2 + tile.head_dim);
+  }
+}
+
+}  // namespace
+}  // namespace millrace
