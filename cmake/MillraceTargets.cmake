@@ -32,6 +32,8 @@ function(millrace_library name)
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX2_FLAGS}")
     elseif(source MATCHES "_avx512\\.cpp$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX512_FLAGS}")
+    elseif(source MATCHES "_vnni\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX512_FLAGS};-mavx512vnni")
     endif()
   endforeach()
 

@@ -12,6 +12,7 @@ struct IsaVersions {
   Function reference;
   Function avx2;
   Function avx512;
+  Function vnni = avx512;
 
   constexpr Function find(Isa isa) const {
     switch (isa) {
@@ -21,6 +22,8 @@ struct IsaVersions {
         return avx2;
       case Isa::kAvx512:
         return avx512;
+      case Isa::kAvx512Vnni:
+        return vnni;
     }
     return reference;
   }

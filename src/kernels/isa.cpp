@@ -7,7 +7,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::array kSlowestFirst = {Isa::kReference, Isa::kAvx2, Isa::kAvx512};
+constexpr std::array kSlowestFirst = {Isa::kReference, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
 
 // Bit 29 of ECX of leaf 1; clang 14's __builtin_cpu_supports does not know the name.
 bool has_f16c() {
@@ -27,6 +27,10 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+bool has_vnni() {
+  return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+
 }  // namespace
 
 std::string_view name_of(Isa isa) {
@@ -37,12 +41,14 @@ std::string_view name_of(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512_vnni";
   }
   return "unknown";
 }
 
 std::span<const Isa> supported_isas() {
-  const size_t count = has_avx512() ? 3 : has_avx2() ? 2 : 1;
+  const size_t count = has_vnni() ? 4 : has_avx512() ? 3 : has_avx2() ? 2 : 1;
   return std::span(kSlowestFirst).first(count);
 }
 

@@ -8,9 +8,10 @@
 namespace millrace {
 
 enum class Isa {
-  kReference,  // plain C++ with std::fma: slow, and the definition of every result
-  kAvx2,       // AVX2, FMA, F16C
-  kAvx512,     // AVX-512 F, BW, DQ, VL
+  kReference,   // plain C++ with std::fma: slow, and the definition of every result
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // AVX-512 F, BW, DQ, VL
+  kAvx512Vnni,  // those and VNNI
 };
 
 // "reference", "avx2", "avx512".
