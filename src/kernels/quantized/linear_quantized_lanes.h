@@ -103,6 +103,7 @@ void add_group(const QuantizedTask& task, const GroupPlace& place, const TokenPl
     }
   }
   const typename Dots::Table table = Dots::load_table();
+#pragma GCC unroll 8
   for (size_t step = 0; step < kGroupInputs / 8; ++step) {
     add_four_inputs<Dots, Weights, false>(place, inputs, task.row_stride, step, table, sums);
     add_four_inputs<Dots, Weights, true>(place, inputs, task.row_stride, step, table, sums);
