@@ -3,20 +3,33 @@
 #include <immintrin.h>
 #include <sched.h>
 
+#include <chrono>
+
 #include "base/check.h"
 
 namespace millrace {
 namespace {
 
-// About two microseconds of `pause` before a waiter sleeps: longer than the gap between two phases
-// of one step, short enough to be harmless when the machine has more runnable threads than cores.
-constexpr int kSpinsBeforeSleep = 100;
+using Clock = std::chrono::steady_clock;
+
+// Looks at the value without giving up the core: about two microseconds, more than the threads of
+// one phase usually end apart.
+constexpr int kSpins = 100;
+
+// Then goes on looking, but lets others run in between: longer than the phases of a step lie apart,
+// because to sleep and be woken takes some 50 us, of which a step with 200 phases would not want
+// one each. Short enough that a pool without work uses no time worth mentioning.
+constexpr std::chrono::microseconds kYielding{500};
 
 // Returns once `value` differs from `old`.
 void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) {
-  for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
+  for (int spin = 0; spin < kSpins; ++spin) {
     if (value.load(std::memory_order_acquire) != old) return;
     _mm_pause();
+  }
+  for (const Clock::time_point end = Clock::now() + kYielding; Clock::now() < end;) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    ::sched_yield();
   }
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }

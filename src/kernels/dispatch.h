@@ -12,7 +12,7 @@ struct IsaVersions {
   Function reference;
   Function avx2;
   Function avx512;
-  Function vnni = avx512;
+  Function avx512_dot = nullptr;  // null: avx512 is all there is to gain
 
   constexpr Function find(Isa isa) const {
     switch (isa) {
@@ -22,8 +22,8 @@ struct IsaVersions {
         return avx2;
       case Isa::kAvx512:
         return avx512;
-      case Isa::kAvx512Vnni:
-        return vnni;
+      case Isa::kAvx512Dot:
+        return avx512_dot != nullptr ? avx512_dot : avx512;
     }
     return reference;
   }

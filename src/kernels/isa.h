@@ -8,13 +8,13 @@
 namespace millrace {
 
 enum class Isa {
-  kReference,   // plain C++ with std::fma: slow, and the definition of every result
-  kAvx2,        // AVX2, FMA, F16C
-  kAvx512,      // AVX-512 F, BW, DQ, VL
-  kAvx512Vnni,  // those and VNNI
+  kReference,  // plain C++ with std::fma: slow, and the definition of every result
+  kAvx2,       // AVX2, FMA, F16C
+  kAvx512,     // AVX-512 F, BW, DQ, VL
+  kAvx512Dot,  // and its dot products: AVX-512 BF16 and VNNI
 };
 
-// "reference", "avx2", "avx512".
+// "reference", "avx2", "avx512", "avx512-dot".
 [[nodiscard]] std::string_view name_of(Isa isa);
 
 // Those that this processor and its system can run, slowest first; never empty.

@@ -1,8 +1,13 @@
 // out = x * transpose(weights) + bias, and what follows it in a decoder layer.
 //
-// Each output element is one sum over the inputs in ascending order, each product fused into the
-// sum (one rounding), whatever the number of tokens, of threads, or the instruction set: a token's
+// Each output element is one sum over the inputs in a fixed order, each product fused into the sum
+// (one rounding), whatever the number of tokens, of threads, or the instruction set: a token's
 // result never depends on its neighbours.
+//
+//   weights            inputs              order of the sum
+//   float32, float16   float32             ascending
+//   bfloat16           rounded to bfloat16 pair by pair, of each pair the odd one first; denormals
+//                      are zero: what vdpbf16ps does
 #pragma once
 
 #include <span>
@@ -22,7 +27,12 @@ struct LinearArgs {
   // has 2 * round_up(n, 16) rows. Must not overlap x.
   Rows out;
   LinearEpilogue epilogue = LinearEpilogue::kStore;
+  std::span<std::byte> scratch = {};  // linear_scratch_bytes(), aligned to 64 bytes
 };
+
+// Where x stands as the weights' kernel reads it; 0 if that is as it is. The same for every
+// instruction set.
+size_t linear_scratch_bytes(DType weights, size_t num_tokens, size_t num_inputs);
 
 // The output panels are split over the threads. No tokens: nothing happens.
 void linear(const Executor& executor, const LinearArgs& args);

@@ -9,6 +9,7 @@ namespace {
 // takes 8 panels, because two multiply-adds start each cycle and each takes four.
 struct TileShape {
   static constexpr size_t kTokensMax = 6;
+  static constexpr size_t tile_tokens_for(size_t) { return kTokensMax; }
   static constexpr size_t panels_for(size_t num_tokens) { return num_tokens == 1 ? 8 : 4; }
 };
 
@@ -16,11 +17,16 @@ struct TileShape {
 
 template <class Weight>
 void linear_avx512(const LinearTask& task, size_t panel_begin, size_t panel_end) {
-  linear_lanes<Avx512Lanes, TileShape, Weight>(task, panel_begin, panel_end);
+  linear_lanes<Avx512Lanes, TileShape, EachInput<Avx512Lanes, Weight>>(
+      task, panel_begin, panel_end
+  );
+}
+template <>
+void linear_avx512<BFloat16>(const LinearTask& task, size_t panel_begin, size_t panel_end) {
+  linear_lanes<Avx512Lanes, TileShape, PairsOfInputs<Avx512Lanes>>(task, panel_begin, panel_end);
 }
 
 template void linear_avx512<float>(const LinearTask&, size_t, size_t);
 template void linear_avx512<Float16>(const LinearTask&, size_t, size_t);
-template void linear_avx512<BFloat16>(const LinearTask&, size_t, size_t);
 
 }  // namespace millrace

@@ -53,6 +53,7 @@ void BM_Linear(benchmark::State& state) {
   const std::vector<PackedMatrix> matrices = cold_matrices(dtype, layer);
   std::vector<float> x = random_floats(num_tokens * layer.num_inputs, 2);
   std::vector<float> out(num_tokens * layer.num_outputs);
+  Buffer scratch = *Buffer::allocate(linear_scratch_bytes(dtype, num_tokens, layer.num_inputs));
   size_t next = 0;
   for (auto _ : state) {
     linear(
@@ -61,7 +62,8 @@ void BM_Linear(benchmark::State& state) {
          .weights = matrices[next],
          .bias = {},
          .out = rows_of(out, layer.num_outputs),
-         .epilogue = layer.epilogue}
+         .epilogue = layer.epilogue,
+         .scratch = scratch.bytes()}
     );
     next = (next + 1) % matrices.size();
   }
@@ -102,7 +104,7 @@ void BM_ReadBandwidth(benchmark::State& state) {
 void add_linear(benchmark::internal::Benchmark* bench) {
   for (int64_t layer = 0; layer < static_cast<int64_t>(kLayers.size()); ++layer) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-      for (const int64_t num_tokens : {1, 4, 8, 64}) {
+      for (const int64_t num_tokens : {1, 4, 8, 16, 64, 512}) {
         for (const int64_t num_threads : {1, 2}) {
           bench->Args({layer, static_cast<int64_t>(dtype), num_tokens, num_threads});
         }

@@ -13,7 +13,9 @@ enum class LinearEpilogue {
 };
 
 struct LinearTask {
-  const float* x;  // [num_tokens, num_inputs], rows x_stride apart
+  // [num_tokens, num_inputs] in the kernel's input type, rows x_stride elements apart. Inputs of a
+  // bfloat16 matrix are rounded to bfloat16, in rows that end with zeros up to an even number.
+  const void* x;
   size_t x_stride;
   size_t num_tokens;
   size_t num_inputs;
@@ -26,12 +28,15 @@ struct LinearTask {
   LinearEpilogue epilogue;
 };
 
-// Panels [panel_begin, panel_end); both even for kSiluMul. Weight: float, Float16 or BFloat16.
+// Panels [panel_begin, panel_end); both even for kSiluMul. Weight: float, Float16 or BFloat16; the
+// inputs are float.
 template <class Weight>
 void linear_reference(const LinearTask& task, size_t panel_begin, size_t panel_end);
 template <class Weight>
 void linear_avx2(const LinearTask& task, size_t panel_begin, size_t panel_end);
 template <class Weight>
 void linear_avx512(const LinearTask& task, size_t panel_begin, size_t panel_end);
+// Weights and inputs are BFloat16.
+void linear_avx512_dot(const LinearTask& task, size_t panel_begin, size_t panel_end);
 
 }  // namespace millrace

@@ -10,57 +10,94 @@
 namespace millrace {
 namespace {
 
-// The weights of one panel for input k (kOdd false) or k + 1 (kOdd true), where k is even for
-// bfloat16, whose inputs lie in pairs.
-template <class Lanes, bool kOdd, class Weight>
-[[gnu::always_inline]] inline Lanes panel_weights(const Weight* panel, size_t k) {
-  return Lanes::load(panel + (k + (kOdd ? 1 : 0)) * kLanes);
-}
-template <class Lanes, bool kOdd>
-[[gnu::always_inline]] inline Lanes panel_weights(const BFloat16* panel, size_t k) {
-  return kOdd ? Lanes::widen_odd(panel + k * kLanes) : Lanes::widen_even(panel + k * kLanes);
-}
+// How a format's products are added to the sums: in steps of kInputs inputs, each step in kParts
+// parts, which are done for a whole tile before the next. `Weight` and `Input` are what the matrix
+// and the activations hold; weights<part>() reads those of 16 rows, inputs<part>() broadcasts.
 
-// Adds input k (kOdd false) or k + 1 to the sums of kPanels panels for kTokens tokens.
-template <class Lanes, bool kOdd, class Weight, size_t kPanels, size_t kTokens>
-[[gnu::always_inline]] inline void add_input(
+// A fused multiply-add for each input. T: float or Float16.
+template <class Lanes, class T>
+struct EachInput {
+  using Weight = T;
+  using Input = float;
+  static constexpr size_t kInputs = 1;
+  static constexpr size_t kParts = 1;
+
+  template <size_t kPart>
+  [[gnu::always_inline]] static Lanes weights(const T* p) {
+    return Lanes::load(p);
+  }
+  template <size_t kPart>
+  [[gnu::always_inline]] static Lanes inputs(const float* x) {
+    return Lanes::broadcast(*x);
+  }
+  [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes weights, Lanes inputs) {
+    return Lanes::fma(weights, inputs, sums);
+  }
+};
+
+// Two for each pair of inputs, the odd one first, as vdpbf16ps adds them.
+template <class Lanes>
+struct PairsOfInputs {
+  using Weight = BFloat16;
+  using Input = float;  // rounded to bfloat16
+  static constexpr size_t kInputs = 2;
+  static constexpr size_t kParts = 2;
+
+  template <size_t kPart>
+  [[gnu::always_inline]] static Lanes weights(const BFloat16* p) {
+    return kPart == 0 ? Lanes::widen_odd(p) : Lanes::widen_even(p);
+  }
+  template <size_t kPart>
+  [[gnu::always_inline]] static Lanes inputs(const float* x) {
+    return Lanes::broadcast(x[1 - kPart]);
+  }
+  [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes weights, Lanes inputs) {
+    return Lanes::fma(weights, inputs, sums);
+  }
+};
+
+// One part of one step, for kPanels panels and kTokens tokens.
+template <class Lanes, class Format, size_t kPart, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void add_part(
     const LinearTask& task,
-    const Weight* panels,
-    const float* x,
-    size_t k,
+    const typename Format::Weight* panels,
+    const typename Format::Input* x,
     Lanes (&sums)[kPanels][kTokens]
 ) {
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    const Lanes weights = panel_weights<Lanes, kOdd>(panels + panel * task.panel_size, k);
-#pragma GCC unroll 8
+    const auto weights = Format::template weights<kPart>(panels + panel * task.panel_size);
+#pragma GCC unroll 12
     for (size_t token = 0; token < kTokens; ++token) {
-      const float input = x[token * task.x_stride + k + (kOdd ? 1 : 0)];
-      sums[panel][token] = Lanes::fma(weights, Lanes::broadcast(input), sums[panel][token]);
+      const auto inputs = Format::template inputs<kPart>(x + token * task.x_stride);
+      sums[panel][token] = Format::add(sums[panel][token], weights, inputs);
     }
   }
 }
 
 // The sums of kPanels panels for kTokens tokens. `out`: [kPanels][kTokens][16].
-template <class Lanes, class Weight, size_t kPanels, size_t kTokens>
+template <class Lanes, class Format, size_t kPanels, size_t kTokens>
 void sum_tile(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out) {
+  using Weight = typename Format::Weight;
+  using Input = typename Format::Input;
   const Weight* panels = static_cast<const Weight*>(task.weights) + panel_begin * task.panel_size;
-  const float* x = task.x + token_begin * task.x_stride;
+  const Input* x = static_cast<const Input*>(task.x) + token_begin * task.x_stride;
   Lanes sums[kPanels][kTokens];  // in registers: every index below is known when compiling
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (size_t token = 0; token < kTokens; ++token) sums[panel][token] = Lanes::zero();
   }
-  size_t k = 0;
-  for (; k + 2 <= task.num_inputs; k += 2) {
-    add_input<Lanes, false>(task, panels, x, k, sums);
-    add_input<Lanes, true>(task, panels, x, k, sums);
+  const size_t num_steps = (task.num_inputs + Format::kInputs - 1) / Format::kInputs;
+  for (size_t step = 0; step < num_steps; ++step) {
+    add_part<Lanes, Format, 0>(task, panels, x, sums);
+    if constexpr (Format::kParts == 2) add_part<Lanes, Format, 1>(task, panels, x, sums);
+    panels += Format::kInputs * kLanes;
+    x += Format::kInputs;
   }
-  if (k < task.num_inputs) add_input<Lanes, false>(task, panels, x, k, sums);
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (size_t token = 0; token < kTokens; ++token) {
       Lanes::store(out + (panel * kTokens + token) * kLanes, sums[panel][token]);
     }
@@ -118,48 +155,43 @@ void finish_tile(const LinearTask& task, const TilePlace& place, const float* su
 
 // A tile of kPanels panels and 1 .. Shape::kTokensMax tokens. Shape::panels_for(n) is the number of
 // panels that leaves registers for n tokens; wider tiles are not compiled.
-template <class Lanes, class Shape, class Weight, size_t kPanels, size_t kTokens = 1>
+template <class Lanes, class Shape, class Format, size_t kPanels, size_t kTokens = 1>
 void run_tile(const LinearTask& task, const TilePlace& place) {
   if constexpr (kTokens <= Shape::kTokensMax && kPanels <= Shape::panels_for(kTokens)) {
     if (place.num_tokens == kTokens) {
       alignas(64) float sums[kPanels * kTokens * kLanes];
-      sum_tile<Lanes, Weight, kPanels, kTokens>(task, place.panel_begin, place.token_begin, sums);
+      sum_tile<Lanes, Format, kPanels, kTokens>(task, place.panel_begin, place.token_begin, sums);
       finish_tile<Lanes>(task, place, sums);
     } else {
-      run_tile<Lanes, Shape, Weight, kPanels, kTokens + 1>(task, place);
+      run_tile<Lanes, Shape, Format, kPanels, kTokens + 1>(task, place);
     }
   }
 }
 
-// All tokens for kPanels panels: the weights come from memory once and stay in the cache. The
-// tokens are dealt evenly over the tiles, so that none is much narrower than the others.
-template <class Lanes, class Shape, class Weight, size_t kPanels>
-void run_panels(const LinearTask& task, size_t panel_begin, size_t num_tiles) {
-  for (size_t tile = 0; tile < num_tiles; ++tile) {
-    const size_t begin = task.num_tokens * tile / num_tiles;
-    const size_t end = task.num_tokens * (tile + 1) / num_tiles;
-    run_tile<Lanes, Shape, Weight, kPanels>(task, {panel_begin, kPanels, begin, end - begin});
+// Panels [panel, panel + kPanels), [panel + kPanels, ...) while they are there, each for all
+// tokens: the weights come from memory once and stay in the cache. The tokens are dealt evenly over
+// the tiles, so that none is much narrower than the others. Returns the first panel not done.
+template <class Lanes, class Shape, class Format, size_t kPanels>
+size_t run_panels(const LinearTask& task, size_t panel, size_t panel_end, size_t num_tiles) {
+  for (; panel + kPanels <= panel_end; panel += kPanels) {
+    for (size_t tile = 0; tile < num_tiles; ++tile) {
+      const size_t begin = task.num_tokens * tile / num_tiles;
+      const size_t end = task.num_tokens * (tile + 1) / num_tiles;
+      run_tile<Lanes, Shape, Format, kPanels>(task, {panel, kPanels, begin, end - begin});
+    }
   }
+  return panel;
 }
 
-template <class Lanes, class Shape, class Weight>
-void linear_lanes(const LinearTask& task, size_t panel_begin, size_t panel_end) {
-  const size_t num_tiles = (task.num_tokens + Shape::kTokensMax - 1) / Shape::kTokensMax;
-  const size_t tile_tokens_max = (task.num_tokens + num_tiles - 1) / num_tiles;
-  const size_t panels_max = Shape::panels_for(tile_tokens_max);
-  size_t panel = panel_begin;
-  for (; panel + 8 <= panel_end && panels_max >= 8; panel += 8) {
-    run_panels<Lanes, Shape, Weight, 8>(task, panel, num_tiles);
-  }
-  for (; panel + 4 <= panel_end && panels_max >= 4; panel += 4) {
-    run_panels<Lanes, Shape, Weight, 4>(task, panel, num_tiles);
-  }
-  for (; panel + 2 <= panel_end; panel += 2) {
-    run_panels<Lanes, Shape, Weight, 2>(task, panel, num_tiles);
-  }
-  for (; panel < panel_end; ++panel) {
-    run_panels<Lanes, Shape, Weight, 1>(task, panel, num_tiles);
-  }
+template <class Lanes, class Shape, class Format>
+void linear_lanes(const LinearTask& task, size_t panel, size_t panel_end) {
+  const size_t tile_tokens = Shape::tile_tokens_for(task.num_tokens);
+  const size_t num_tiles = (task.num_tokens + tile_tokens - 1) / tile_tokens;
+  const size_t panels = Shape::panels_for((task.num_tokens + num_tiles - 1) / num_tiles);
+  if (panels >= 8) panel = run_panels<Lanes, Shape, Format, 8>(task, panel, panel_end, num_tiles);
+  if (panels >= 4) panel = run_panels<Lanes, Shape, Format, 4>(task, panel, panel_end, num_tiles);
+  panel = run_panels<Lanes, Shape, Format, 2>(task, panel, panel_end, num_tiles);
+  run_panels<Lanes, Shape, Format, 1>(task, panel, panel_end, num_tiles);
 }
 
 }  // namespace

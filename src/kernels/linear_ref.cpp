@@ -18,15 +18,32 @@ float weight_at(const BFloat16* panel, size_t row, size_t input) {
   return to_float(panel[(input / 2 * kPanelRows + row) * 2 + input % 2]);
 }
 
+// The row of a panel times the inputs.
+template <class Weight>
+float sum_of(const Weight* panel, size_t row, const float* x, size_t num_inputs) {
+  float sum = 0.0F;
+  for (size_t input = 0; input < num_inputs; ++input) {
+    sum = std::fma(weight_at(panel, row, input), x[input], sum);
+  }
+  return sum;
+}
+// Pair by pair, the odd one first.
+template <>
+float sum_of(const BFloat16* panel, size_t row, const float* x, size_t num_inputs) {
+  float sum = 0.0F;
+  for (size_t input = 0; input < num_inputs; input += 2) {
+    sum = std::fma(weight_at(panel, row, input + 1), x[input + 1], sum);
+    sum = std::fma(weight_at(panel, row, input), x[input], sum);
+  }
+  return sum;
+}
+
 template <class Weight>
 float output(const LinearTask& task, size_t token, size_t row) {
   const Weight* panel =
       static_cast<const Weight*>(task.weights) + row / kPanelRows * task.panel_size;
-  const float* x = task.x + token * task.x_stride;
-  float sum = 0.0F;
-  for (size_t input = 0; input < task.num_inputs; ++input) {
-    sum = std::fma(weight_at(panel, row % kPanelRows, input), x[input], sum);
-  }
+  const float* x = static_cast<const float*>(task.x) + token * task.x_stride;
+  const float sum = sum_of(panel, row % kPanelRows, x, task.num_inputs);
   return task.bias == nullptr ? sum : sum + task.bias[row];
 }
 

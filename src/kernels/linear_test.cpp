@@ -23,7 +23,7 @@ struct Shape {
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = [] {
     std::vector<Shape> shapes;
-    for (const size_t num_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 13, 32}) {
+    for (const size_t num_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32}) {
       shapes.push_back({num_tokens, 33, 16 * 15 + 5});
       shapes.push_back({num_tokens, 8, 16});
     }
@@ -64,13 +64,17 @@ Problem make_problem(const Shape& shape, DType dtype, LinearEpilogue epilogue, b
 std::vector<float> solve(const Executor& executor, const Problem& problem) {
   std::vector<float> x = problem.x;
   std::vector<float> out = problem.out;
+  Buffer scratch = *Buffer::allocate(linear_scratch_bytes(
+      problem.weights.dtype(), problem.shape.num_tokens, problem.shape.num_inputs
+  ));
   linear(
       executor,
       {.x = rows_of(x, problem.shape.num_inputs),
        .weights = problem.weights,
        .bias = problem.bias,
        .out = rows_of(out, problem.shape.num_outputs),
-       .epilogue = problem.epilogue}
+       .epilogue = problem.epilogue,
+       .scratch = scratch.bytes()}
   );
   return out;
 }
@@ -80,8 +84,10 @@ double exact_sum(const Problem& problem, size_t token, size_t row) {
   problem.weights.copy_row(row, weights);
   double sum = problem.bias.empty() ? 0.0 : static_cast<double>(problem.bias[row]);
   for (size_t k = 0; k < weights.size(); ++k) {
+    const float input = problem.x[token * problem.shape.num_inputs + k];
+    const bool rounds = problem.weights.dtype() == DType::kBFloat16;
     sum += static_cast<double>(weights[k]) *
-           static_cast<double>(problem.x[token * problem.shape.num_inputs + k]);
+           static_cast<double>(rounds ? to_float(to_bfloat16(input)) : input);
   }
   return sum;
 }
@@ -150,13 +156,22 @@ TEST(Linear, GivesATokenTheSameBitsAloneAndAmongOthers) {
           all.x.begin() + static_cast<ptrdiff_t>(token * 50),
           all.x.begin() + static_cast<ptrdiff_t>((token + 1) * 50)
       );
-      std::vector<float> out(100);
-      linear(
-          {isa, pool},
-          {.x = rows_of(x, 50), .weights = all.weights, .bias = {}, .out = rows_of(out, 100)}
-      );
-      EXPECT_EQ(bits_of(out), bits_of(std::span(together).subspan(token * 100, 100)));
+      Problem one = make_problem({1, 50, 100}, DType::kBFloat16, LinearEpilogue::kStore, false);
+      one.x = x;
+      const std::vector<float> alone = solve({isa, pool}, one);
+      EXPECT_EQ(bits_of(alone), bits_of(std::span(together).subspan(token * 100, 100)));
     }
+  }
+}
+
+TEST(Linear, TakesDenormalsOfBFloat16AsZeroOnEveryInstructionSet) {
+  ThreadPool pool(1);
+  Problem problem = make_problem({2, 8, 16}, DType::kBFloat16, LinearEpilogue::kStore, false);
+  for (float& input : problem.x) input *= 0x1p-126F;  // denormal themselves or in their products
+  for (const Isa isa : supported_isas()) {
+    EXPECT_EQ(
+        bits_of(solve({isa, pool}, problem)), bits_of(solve({Isa::kReference, pool}, problem))
+    ) << name_of(isa);
   }
 }
 

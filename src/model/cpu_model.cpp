@@ -96,6 +96,7 @@ RopeOptions rope_options(const ModelConfig& config, int32_t num_positions) {
 
 WorkspaceLimits workspace_limits(const CpuModelOptions& options, size_t num_threads) {
   return {
+      .weights = options.dtype,
       .num_tokens_max = static_cast<size_t>(options.max_num_batched_tokens),
       .num_logits_max = static_cast<size_t>(options.max_num_logits),
       .context_max = static_cast<size_t>(options.max_model_len),

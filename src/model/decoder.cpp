@@ -41,7 +41,14 @@ void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
   rms_norm(
       executor_, {.x = hidden, .weight = weights.attention_norm, .eps = norm_eps(), .out = normed}
   );
-  linear(executor_, {.x = normed, .weights = weights.qkv, .bias = weights.qkv_bias, .out = qkv});
+  linear(
+      executor_,
+      {.x = normed,
+       .weights = weights.qkv,
+       .bias = weights.qkv_bias,
+       .out = qkv,
+       .scratch = parts_.workspace.linear_scratch.bytes()}
+  );
   write_kv(
       executor_,
       {.qkv = qkv,
@@ -72,7 +79,8 @@ void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
        .weights = weights.attention_out,
        .bias = weights.attention_out_bias,
        .out = hidden,
-       .epilogue = LinearEpilogue::kAddToOut}
+       .epilogue = LinearEpilogue::kAddToOut,
+       .scratch = parts_.workspace.linear_scratch.bytes()}
   );
 }
 
@@ -89,7 +97,8 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
        .weights = weights.gate_up,
        .bias = weights.gate_up_bias,
        .out = activation,
-       .epilogue = LinearEpilogue::kSiluMul}
+       .epilogue = LinearEpilogue::kSiluMul,
+       .scratch = parts_.workspace.linear_scratch.bytes()}
   );
   linear(
       executor_,
@@ -97,7 +106,8 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
        .weights = weights.down,
        .bias = weights.down_bias,
        .out = hidden,
-       .epilogue = LinearEpilogue::kAddToOut}
+       .epilogue = LinearEpilogue::kAddToOut,
+       .scratch = parts_.workspace.linear_scratch.bytes()}
   );
 }
 
@@ -119,7 +129,14 @@ ConstRows Decoder::logits(const ForwardBatch& batch) {
       executor_,
       {.x = wanted, .weight = parts_.weights.final_norm, .eps = norm_eps(), .out = wanted}
   );
-  linear(executor_, {.x = wanted, .weights = parts_.weights.output_head(), .bias = {}, .out = out});
+  linear(
+      executor_,
+      {.x = wanted,
+       .weights = parts_.weights.output_head(),
+       .bias = {},
+       .out = out,
+       .scratch = space.linear_scratch.bytes()}
+  );
   return out;
 }
 

@@ -133,7 +133,8 @@ ActivationBytes count_activations(const ModelConfig& config, const MemoryPlan& p
   widest.intermediate_size = inner_values_per_token(config);
   const WorkspaceBytes workspace = workspace_bytes(
       widest,
-      {.num_tokens_max = static_cast<size_t>(tokens),
+      {.weights = plan.options.weight_dtype,
+       .num_tokens_max = static_cast<size_t>(tokens),
        .num_logits_max = static_cast<size_t>(rows),
        .context_max = static_cast<size_t>(plan.max_model_len),
        .num_threads = static_cast<size_t>(plan.options.num_threads)}
@@ -146,6 +147,7 @@ ActivationBytes count_activations(const ModelConfig& config, const MemoryPlan& p
       .attention = bytes_of(workspace.attention),
       .mlp = bytes_of(workspace.activation),
       .scores = bytes_of(workspace.attention_scratch),
+      .inputs = bytes_of(workspace.linear_scratch),
       .logits = bytes_of(workspace.logits + workspace.logits_hidden),
       .rope = plan.max_model_len * config.head_dim * kFloatBytes,
   };
@@ -252,6 +254,7 @@ std::string format_plan(const MemoryPlan& plan) {
           {"qkv", scratch.qkv},
           {"attention", scratch.attention + scratch.scores},
           {"mlp", scratch.mlp},
+          {"inputs", scratch.inputs},
           {"router", scratch.router},
           {"logits", scratch.logits},
           {"rope", scratch.rope},

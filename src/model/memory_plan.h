@@ -32,6 +32,7 @@ struct WeightBytes {
   int64_t attention = 0;  // q, k, v, o and their biases
   int64_t mlp = 0;        // of dense layers
   int64_t experts = 0;    // routed and shared
+  int64_t inputs = 0;     // [T, widest of Q, H, I], as the matrices' type wants them; or none
   int64_t router = 0;     // router and shared-expert gate
   int64_t norms = 0;
   int64_t lm_head = 0;
@@ -39,7 +40,7 @@ struct WeightBytes {
   int64_t total() const { return embedding + attention + mlp + experts + router + norms + lm_head; }
 };
 
-// Scratch of one forward pass, all float32: the buffers of workspace.h. T = max_num_batched_tokens,
+// Scratch of one forward pass: the buffers of workspace.h. T = max_num_batched_tokens,
 // S = min(max_num_seqs, T), H = hidden_size, Q and KV the sizes of all heads, I the widest
 // feed-forward network of a layer, E experts of which k are chosen.
 struct ActivationBytes {
@@ -49,12 +50,13 @@ struct ActivationBytes {
   int64_t attention = 0;  // [T, Q]
   int64_t mlp = 0;        // [T, I]; with experts at least [T * k, expert_intermediate_size]
   int64_t scores = 0;     // of one group of heads over max_model_len, for each thread
+  int64_t inputs = 0;     // [T, widest of Q, H, I], as the matrices' type wants them; or none
   int64_t router = 0;     // [T, E] scores, and [T, k] weights and indices
   int64_t logits = 0;     // [S, vocab_size] and the hidden rows [S, H] they come from
   int64_t rope = 0;       // [max_model_len, head_dim], cosine and sine
 
   int64_t total() const {
-    return hidden + normed + qkv + attention + mlp + scores + router + logits + rope;
+    return hidden + normed + qkv + attention + mlp + scores + inputs + router + logits + rope;
   }
 };
 

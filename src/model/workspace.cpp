@@ -1,8 +1,10 @@
 #include "model/workspace.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/linear.h"
 #include "kernels/paged_attention.h"
 
 namespace millrace {
@@ -14,6 +16,17 @@ Result<void> allocate_into(ActivationBuffer& target, size_t num_bytes, int64_t n
   if (!buffer) return buffer.error();
   target = *std::move(buffer);
   return {};
+}
+
+size_t largest_linear_scratch_bytes(const ModelConfig& config, const WorkspaceLimits& limits) {
+  const int64_t num_inputs =
+      std::max({config.hidden_size, config.q_size(), config.intermediate_size});
+  const size_t of_tokens =
+      linear_scratch_bytes(limits.weights, limits.num_tokens_max, static_cast<size_t>(num_inputs));
+  const size_t of_logits = linear_scratch_bytes(
+      limits.weights, limits.num_logits_max, static_cast<size_t>(config.hidden_size)
+  );
+  return std::max(of_tokens, of_logits);
 }
 
 }  // namespace
@@ -34,6 +47,7 @@ WorkspaceBytes workspace_bytes(const ModelConfig& config, const WorkspaceLimits&
       .attention_scratch =
           paged_attention_scratch_size(limits.num_threads, group, limits.context_max) *
           sizeof(float),
+      .linear_scratch = largest_linear_scratch_bytes(config, limits),
   };
 }
 
@@ -80,6 +94,9 @@ Result<Workspace> Workspace::allocate(const ModelConfig& config, const Workspace
   Result<Buffer> scratch = Buffer::allocate(bytes.attention_scratch);
   if (!scratch) return scratch.error();
   space.attention_scratch = *std::move(scratch);
+  Result<Buffer> linear_scratch = Buffer::allocate(bytes.linear_scratch);
+  if (!linear_scratch) return linear_scratch.error();
+  space.linear_scratch = *std::move(linear_scratch);
   return space;
 }
 

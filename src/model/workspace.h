@@ -8,10 +8,12 @@
 #include "kernels/rows.h"
 #include "model/config.h"
 #include "tensor/buffer.h"
+#include "tensor/dtype.h"
 
 namespace millrace {
 
 struct WorkspaceLimits {
+  DType weights = DType::kBFloat16;
   size_t num_tokens_max = 0;  // of one batch
   size_t num_logits_max = 0;  // of one batch
   size_t context_max = 0;     // tokens of one sequence
@@ -28,10 +30,11 @@ struct WorkspaceBytes {
   size_t logits_hidden = 0;
   size_t logits = 0;
   size_t attention_scratch = 0;
+  size_t linear_scratch = 0;
 
   size_t total() const {
     return hidden + normed + qkv + attention + activation + logits_hidden + logits +
-           attention_scratch;
+           attention_scratch + linear_scratch;
   }
 };
 
@@ -69,6 +72,7 @@ struct Workspace {
   ActivationBuffer logits_hidden;  // [num_logits_max, hidden]
   ActivationBuffer logits;         // [num_logits_max, vocab]
   Buffer attention_scratch;        // paged_attention_scratch_size() floats
+  Buffer linear_scratch;           // linear_scratch_bytes() of the largest product
 };
 
 }  // namespace millrace

@@ -137,8 +137,7 @@ class RandomIdsDataset : public DrawnDataset {
       LengthSamplers samplers,
       std::vector<TokenId> prefix_ids
   )
-      : DrawnDataset(options, std::move(writer), samplers),
-        prefix_ids_(std::move(prefix_ids)) {}
+      : DrawnDataset(options, std::move(writer), samplers), prefix_ids_(std::move(prefix_ids)) {}
 
  private:
   Result<PlannedRequest> prompt(const Turn& turn) const override {

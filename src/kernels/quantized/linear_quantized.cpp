@@ -17,7 +17,7 @@ constexpr IsaVersions<PanelFunction> kVersions = {
     linear_quantized_reference<Weights>,
     linear_quantized_avx2<Weights>,
     linear_quantized_avx512<Weights>,
-    linear_quantized_vnni<Weights>,
+    linear_quantized_avx512_dot<Weights>,
 };
 
 PanelFunction find_version(Isa isa, QuantizedFormat format) {

@@ -40,6 +40,6 @@ void linear_quantized_avx2(const QuantizedTask& task, size_t panel_begin, size_t
 template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 template <class Weights>
-void linear_quantized_vnni(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
+void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 
 }  // namespace millrace

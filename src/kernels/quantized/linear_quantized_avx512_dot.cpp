@@ -20,11 +20,11 @@ struct TileShape {
 }  // namespace
 
 template <class Weights>
-void linear_quantized_vnni(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
+void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
   linear_quantized_lanes<VnniDots, TileShape, Weights>(task, panel_begin, panel_end);
 }
 
-template void linear_quantized_vnni<Int8Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_vnni<Int4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx512_dot<Int8Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx512_dot<Int4Weights>(const QuantizedTask&, size_t, size_t);
 
 }  // namespace millrace

@@ -1,0 +1,17 @@
+// Activations rounded to bfloat16 (to nearest, ties to even), as matrices of that type take them.
+#pragma once
+
+#include "kernels/executor.h"
+#include "kernels/rows.h"
+#include "tensor/dtype.h"
+
+namespace millrace {
+
+// out = x, rounded; `out` has x's shape. Between a row's end and the next row's start zeros are
+// written, so that pairs of inputs are whole. The rows are split over the threads.
+void to_bfloat16_rows(const Executor& executor, ConstRows x, RowsOf<BFloat16> out);
+
+// The same values, widened again: for instructions that multiply floats.
+void round_to_bfloat16_rows(const Executor& executor, ConstRows x, Rows out);
+
+}  // namespace millrace

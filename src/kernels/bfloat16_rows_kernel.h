@@ -1,0 +1,18 @@
+// What bfloat16_rows.cpp asks of each instruction set. Plain data only (lanes.h).
+#pragma once
+
+#include <cstddef>
+
+#include "tensor/dtype.h"
+
+namespace millrace {
+
+// `out`: [size_padded], zeros from `size` on. Out: BFloat16 or float.
+template <class Out>
+void round_row_reference(const float* x, size_t size, size_t size_padded, Out* out);
+template <class Out>
+void round_row_avx2(const float* x, size_t size, size_t size_padded, Out* out);
+template <class Out>
+void round_row_avx512(const float* x, size_t size, size_t size_padded, Out* out);
+
+}  // namespace millrace
