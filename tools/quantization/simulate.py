@@ -37,6 +37,8 @@ class Format:
     signs: bool = False  # pseudo-random signs before the transform
     activations: str = "bf16"  # f32, bf16, int8, two (two int8 terms)
     activation_group: int = 64  # 0: the whole row
+    smooth: str = ""  # inputs divided and weights multiplied by s, s^2 = sqrt(E x^2 / E w^2) before the rotation;
+    # E x^2 from "chats" (others than those measured), "random" tokens, or without data the squares of the "norm" before
 
 
 @functools.cache
@@ -107,8 +109,7 @@ def fit_to_codebook(groups, codebook, scale_kind, num_steps=8):
     peak = groups.abs().amax(-1, keepdim=True).clamp_min(1e-30)
     best_error = torch.full_like(peak, math.inf)
     best_scale = torch.ones_like(peak)
-    ends = (float(codebook[-1]), float(codebook[0])) if abs(float(codebook[0])) != float(codebook[-1]) else (float(codebook[-1]),)
-    for end in ends:
+    for end in (codebook[-1] - codebook[0]) / 2 * torch.ones(1):
         for step in range(num_steps):
             scale = peak / end * (0.72 + 0.36 * step / (num_steps - 1))
             chosen = nearest(groups / scale, codebook)
@@ -121,14 +122,14 @@ def fit_to_codebook(groups, codebook, scale_kind, num_steps=8):
     return nearest(groups / scale, codebook) * scale
 
 
-def gaussian_codebook(group, signed_peak=True):
+def gaussian_codebook(group, signs=(1.0,)):
     """Lloyd's algorithm on Gaussian groups with the scale search above: 16 integers in -127 .. 127."""
     values = torch.randn(4096, group or 512, generator=torch.Generator().manual_seed(1))
-    codebook = torch.linspace(-1, 0.9, 16) if signed_peak else torch.linspace(-1, 1, 16)
+    codebook = torch.linspace(-1, 1 if len(signs) == 1 else 0.9, 16)
     for _ in range(12):
         peak = values.abs().amax(-1, keepdim=True)
         best_error, best_chosen, best_scale = torch.full_like(peak, math.inf), None, None
-        for sign in (1.0, -1.0):
+        for sign in signs:
             for step in range(8):
                 scale = sign * peak * (0.72 + 0.36 * step / 7)
                 index = torch.bucketize(values / scale, (codebook[1:] + codebook[:-1]) / 2)
@@ -211,9 +212,13 @@ def quantize_weights(w, fmt):
 
 
 class Linear(torch.nn.Module):
-    def __init__(self, weight, fmt, last):
+    def __init__(self, weight, fmt, last, moments):
         super().__init__()
         self.fmt = fmt
+        self.divisor = None
+        if fmt.smooth:
+            self.divisor = (moments[fmt.smooth] / weight.square().mean(0)).clamp_min(1e-12).pow(0.25)
+            weight = weight * self.divisor
         # The last format's weights again where only activations differ: searching for scales takes a minute.
         if last and dataclasses.replace(last.fmt, activations="", activation_group=0) == dataclasses.replace(fmt, activations="", activation_group=0):
             self.weight, self.bits, self.error = last.weight, last.bits, last.error
@@ -223,6 +228,8 @@ class Linear(torch.nn.Module):
         self.error = ((self.weight - rotated).square().sum() / rotated.square().sum()).item()
 
     def forward(self, x):
+        if self.divisor is not None:
+            x = x / self.divisor
         return round_activations(rotate(x, self.fmt), self.fmt) @ self.weight.T
 
 
@@ -255,6 +262,12 @@ def formats():
             base = replace(w8, group=group, scale=scale, activations="int8", activation_group=activation_group)
             found[f"w8 g{group} {scale} a8 g{activation_group} H64"] = spread(base)
             found[f"w8 g{group} {scale} a8 g{activation_group} H64, head two terms"] = spread(base, head=replace(base, activations="two"))
+    for source in ("chats", "random", "norm"):
+        base = Format(weights="int8", group=64, scale="u8", rotation=64, smooth=source)
+        found[f"smooth {source} w8 g64 a16"] = spread(base)
+        found[f"smooth {source} w8 g64 a8 g64"] = spread(replace(base, activations="int8"))
+        base = replace(base, group=0, scale="f32")
+        found[f"smooth {source} w8 row a8 g64"] = spread(replace(base, activations="int8"))
     for weights in ("int4", "code4"):
         for group, scale in ((0, "f32"), (64, "f16"), (64, "u8"), (32, "f16"), (32, "u8")):
             base = Format(weights=weights, group=group, scale=scale, rotation=64)
@@ -285,6 +298,39 @@ class Simulation:
         embedding.weight = torch.nn.Parameter(round_bf16(embedding.weight.data), requires_grad=False)
         self.base = None
         self.made = {}
+        self.moments = {}
+        others = [chat["prompt_token_ids"] + chat["token_ids"] for chat in json.loads(pathlib.Path(answers).read_text())[-4:]]
+        self.collect_moments("chats", others)
+        generator = torch.Generator().manual_seed(3)
+        self.collect_moments("random", [[1] + torch.randint(17, 49000, (127,), generator=generator).tolist()])
+
+    @torch.no_grad()
+    def collect_moments(self, source, sequences):
+        """E x^2 of each matrix's inputs, the same for matrices that share them or whose inputs must be scaled alike."""
+        sums = {}
+
+        def add(name):
+            return lambda module, inputs: sums.__setitem__(name, sums.get(name, 0) + inputs[0].reshape(-1, inputs[0].shape[-1]).square().sum(0))
+
+        hooks = [module.register_forward_pre_hook(add(name)) for name, module in self.places.items()]
+        hooks.append(self.model.lm_head.register_forward_pre_hook(add("lm_head")))
+        for tokens in sequences:
+            self.model(torch.tensor([tokens]))
+        for hook in hooks:
+            hook.remove()
+        heads, kv_heads, size = self.model.config.num_attention_heads, self.model.config.num_key_value_heads, self.model.config.head_dim
+        for name, moments in sums.items():
+            if name.endswith("o_proj"):  # folded into v, which query heads share
+                moments = moments.reshape(kv_heads, heads // kv_heads, size).mean(1, keepdim=True).expand(-1, heads // kv_heads, -1).reshape(-1)
+            self.moments.setdefault(name, {})[source] = moments.clamp_min(1e-12)
+            self.moments[name]["norm"] = self.norm_before(name, moments)
+
+    def norm_before(self, name, moments):
+        layer = ".".join(name.split(".")[:2])
+        norm = {"qkv": "input_layernorm", "gate_up": "post_attention_layernorm"}.get(KINDS[name.rsplit(".", 1)[-1]])
+        if name == "lm_head":
+            return self.model.model.norm.weight.data.square()
+        return self.model.model.get_submodule(f"{layer}.{norm}").weight.data.square() if norm else torch.ones_like(moments)
 
     def apply(self, kinds):
         self.head = None
@@ -292,7 +338,7 @@ class Simulation:
         errors = []
         for name, weight in self.weights.items():
             kind = KINDS[name.rsplit(".", 1)[-1]]
-            layer = Linear(weight, kinds[kind], self.made.get(name))
+            layer = Linear(weight, kinds[kind], self.made.get(name), self.moments.get(name))
             self.made[name] = layer
             bits += layer.bits * weight.numel()
             size += weight.numel()
