@@ -2,7 +2,7 @@
 // Walsh-Hadamard transform, then rounded to 8 bits in groups of 64 inputs.
 //
 // The rotation spreads what stands out in one input over all inputs of its block, so that 8 bits
-// suffice (docs/decisions/0013; QuaRot, Ashkboos et al. 2024). It is the transform without its
+// lose less (docs/decisions/0013; QuaRot, Ashkboos et al. 2024). It is the transform without its
 // factor 1 / block: sums and differences alone. The weights were multiplied by the same transform
 // and by the factor (quantized_matrix.h), so that products are what they were.
 #pragma once
