@@ -96,6 +96,11 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
       "--generation-config", flags.generation_config, "auto: the author's sampling defaults; none"
   );
   line.add("--dtype", flags.dtype, "auto, float32, float16 or bfloat16");
+  line.add(
+      "--quantization",
+      flags.quantization,
+      "none, or round matrices to int8 or int4 while loading (activations to int8)"
+  );
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block, a multiple of 16");
   line.add_size(
@@ -168,6 +173,10 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   const Result<std::optional<DType>> dtype = dtype_of_flag("--dtype", flags.dtype);
   if (!dtype) return dtype.error();
   options.dtype = *dtype;
+  const Result<std::optional<QuantizedFormat>> quantization =
+      quantization_of_flag(flags.quantization);
+  if (!quantization) return quantization.error();
+  options.quantization = *quantization;
   const Result<std::optional<DType>> kv_dtype =
       dtype_of_flag("--kv-cache-dtype", flags.kv_cache_dtype);
   if (!kv_dtype) return kv_dtype.error();
@@ -200,6 +209,13 @@ Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::s
   const std::optional<DType> dtype = dtype_from_name(name);
   if (dtype) return dtype;
   return wrong_choice(flag.c_str(), "auto, float32, float16 or bfloat16", name);
+}
+
+Result<std::optional<QuantizedFormat>> quantization_of_flag(const std::string& name) {
+  if (name == "none") return std::optional<QuantizedFormat>();
+  const std::optional<QuantizedFormat> format = quantized_format_from_name(name);
+  if (format) return format;
+  return wrong_choice("--quantization", "none, int8 or int4", name);
 }
 
 int64_t available_memory() {

@@ -21,6 +21,7 @@ struct ModelFlags {
   std::string load_format = "auto";
   std::string generation_config = "auto";
   std::string dtype = "auto";
+  std::string quantization = "none";
   std::string kv_cache_dtype = "auto";
   int32_t block_size = 16;
   std::optional<int64_t> kv_cache_memory_bytes;
@@ -49,6 +50,9 @@ Result<LocalModel> load_with_progress(LocalModelOptions options);
 
 // nullopt for "auto"; "half" and "float" are taken as vLLM does.
 Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::string& name);
+
+// nullopt for "none".
+Result<std::optional<QuantizedFormat>> quantization_of_flag(const std::string& name);
 
 // Physical memory that this process could have now, in bytes.
 int64_t available_memory();

@@ -16,6 +16,7 @@ namespace {
 struct PlanFlags {
   std::string model = kDefaultModel;
   std::string dtype = "auto";
+  std::string quantization = "none";
   std::string kv_cache_dtype = "auto";
   int64_t block_size = 16;
   std::optional<int64_t> max_num_batched_tokens;
@@ -30,7 +31,11 @@ Result<MemoryPlanOptions> options_of(const PlanFlags& flags, DType automatic) {
   const Result<std::optional<DType>> kv_dtype =
       dtype_of_flag("--kv-cache-dtype", flags.kv_cache_dtype);
   if (!kv_dtype) return kv_dtype.error();
+  const Result<std::optional<QuantizedFormat>> quantization =
+      quantization_of_flag(flags.quantization);
+  if (!quantization) return quantization.error();
   MemoryPlanOptions options;
+  options.quantization = *quantization;
   options.weight_dtype = dtype->value_or(automatic);
   options.kv_dtype = kv_dtype->value_or(options.weight_dtype);
   options.block_size = flags.block_size;
@@ -66,6 +71,7 @@ int run_plan(std::vector<std::string> arguments) {
   CommandLine line("plan", "Bytes of weights, KV cache and scratch, and how many sequences fit.");
   line.add_positional("MODEL", flags.model, "directory with config.json, .gguf file, or smollm2");
   line.add("--dtype", flags.dtype, "type of the weights: auto, float32, float16, bfloat16");
+  line.add("--quantization", flags.quantization, "of the matrices: none, int8 or int4");
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block");
   line.add_size(

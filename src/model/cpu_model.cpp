@@ -96,7 +96,7 @@ RopeOptions rope_options(const ModelConfig& config, int32_t num_positions) {
 
 WorkspaceLimits workspace_limits(const CpuModelOptions& options, size_t num_threads) {
   return {
-      .weights = options.dtype,
+      .weights = {options.dtype, options.quantization},
       .num_tokens_max = static_cast<size_t>(options.max_num_batched_tokens),
       .num_logits_max = static_cast<size_t>(options.max_num_logits),
       .context_max = static_cast<size_t>(options.max_model_len),
@@ -162,7 +162,8 @@ Result<std::unique_ptr<CpuModel>> CpuModel::load(
   if (!done) return done.error();
   done = take(RopeTable::make(rope_options(config, options.max_model_len), pool), model->rope_);
   if (!done) return done.error();
-  done = take(load_weights(config, source, options.dtype, pool, progress), model->weights_);
+  const WeightFormat format = {options.dtype, options.quantization};
+  done = take(load_weights(config, source, format, pool, progress), model->weights_);
   if (!done) return done.error();
   return model;
 }

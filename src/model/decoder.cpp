@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/attention/write_kv.h"
 #include "kernels/embed.h"
-#include "kernels/linear.h"
+#include "kernels/quantized/weight_matrix.h"
 #include "kernels/rms_norm.h"
 
 namespace millrace {
@@ -20,9 +21,9 @@ ConstRows Decoder::forward(const ForwardBatch& batch) {
 
 void Decoder::run_layers(const ForwardBatch& batch) {
   const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
-  embed(
-      executor_, {.token_ids = batch.token_ids, .table = parts_.weights.embedding, .out = hidden}
-  );
+  const PackedMatrix* const table = parts_.weights.embedding.packed();
+  CHECK(table != nullptr, "the embedding is not quantized");
+  embed(executor_, {.token_ids = batch.token_ids, .table = *table, .out = hidden});
   for (size_t index = 0; index < parts_.weights.layers.size(); ++index) {
     attention_block(index, batch);
     mlp_block(index, batch);
@@ -41,7 +42,7 @@ void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
   rms_norm(
       executor_, {.x = hidden, .weight = weights.attention_norm, .eps = norm_eps(), .out = normed}
   );
-  linear(
+  multiply(
       executor_,
       {.x = normed,
        .weights = weights.qkv,
@@ -73,7 +74,7 @@ void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
        .scratch = parts_.workspace.attention_scratch.as<float>(),
        .out = attention}
   );
-  linear(
+  multiply(
       executor_,
       {.x = attention,
        .weights = weights.attention_out,
@@ -91,7 +92,7 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
   const Rows activation = parts_.workspace.activation.rows(batch.token_ids.size());
 
   rms_norm(executor_, {.x = hidden, .weight = weights.mlp_norm, .eps = norm_eps(), .out = normed});
-  linear(
+  multiply(
       executor_,
       {.x = normed,
        .weights = weights.gate_up,
@@ -100,7 +101,7 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
        .epilogue = LinearEpilogue::kSiluMul,
        .scratch = parts_.workspace.linear_scratch.bytes()}
   );
-  linear(
+  multiply(
       executor_,
       {.x = activation,
        .weights = weights.down,
@@ -129,7 +130,7 @@ ConstRows Decoder::logits(const ForwardBatch& batch) {
       executor_,
       {.x = wanted, .weight = parts_.weights.final_norm, .eps = norm_eps(), .out = wanted}
   );
-  linear(
+  multiply(
       executor_,
       {.x = wanted,
        .weights = parts_.weights.output_head(),

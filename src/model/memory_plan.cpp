@@ -6,8 +6,9 @@
 #include <array>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/math.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/quantized/weight_matrix.h"
 #include "model/weight_names.h"
 #include "model/workspace.h"
 
@@ -75,13 +76,32 @@ StoredTensor stored_tensor(const TensorInfo& info, const ModelConfig& config) {
   return stored;
 }
 
-int64_t stored_bytes(const StoredTensor& tensor, DType dtype) {
+// A matrix of a model that parse_model_config() takes has a size that can be said.
+int64_t stored_bytes(const StoredTensor& tensor, MatrixFormat format) {
   const int64_t padded = round_up(tensor.num_rows, kPanelRows);
   if (!tensor.is_matrix) return (tensor.is_bias ? padded : tensor.num_rows) * kFloatBytes;
   if (tensor.num_rows == 0) return 0;
-  return static_cast<int64_t>(*PackedMatrix::num_bytes(
-      dtype, static_cast<size_t>(padded), static_cast<size_t>(tensor.num_columns)
-  ));
+  const std::optional<size_t> bytes = WeightMatrix::num_bytes(
+      format, static_cast<size_t>(tensor.num_rows), static_cast<size_t>(tensor.num_columns)
+  );
+  CHECK(bytes.has_value(), "the configuration's limits keep matrices below 2^62 bytes");
+  return static_cast<int64_t>(*bytes);
+}
+
+MatrixFormat format_of(const WeightFormat& format, TensorRole role) {
+  switch (role) {
+    case TensorRole::kEmbedding:
+    case TensorRole::kRouter:
+    case TensorRole::kNorm:
+      return format.of_embedding();
+    case TensorRole::kLmHead:
+      return format.of_head();
+    case TensorRole::kAttention:
+    case TensorRole::kMlp:
+    case TensorRole::kExperts:
+      return format.of_layers();
+  }
+  return format.of_layers();
 }
 
 int64_t& component(WeightBytes& bytes, TensorRole role) {
@@ -104,10 +124,13 @@ int64_t& component(WeightBytes& bytes, TensorRole role) {
   return bytes.mlp;
 }
 
-WeightBytes count_weights(const ModelConfig& config, DType dtype) {
+WeightBytes count_weights(const ModelConfig& config, const WeightFormat& format) {
   WeightBytes bytes;
   for (const ExpectedTensor& tensor : expected_tensors_with_roles(config)) {
-    component(bytes, tensor.role) += stored_bytes(stored_tensor(tensor.info, config), dtype);
+    const StoredTensor stored = stored_tensor(tensor.info, config);
+    component(bytes, tensor.role) += stored_bytes(stored, format_of(format, tensor.role));
+    const bool is_tied = tensor.role == TensorRole::kEmbedding && config.tie_word_embeddings;
+    if (is_tied && format.quantization) bytes.lm_head += stored_bytes(stored, format.of_head());
   }
   return bytes;
 }
@@ -134,7 +157,7 @@ ActivationBytes count_activations(const ModelConfig& config, const MemoryPlan& p
   widest.intermediate_size = inner_values_per_token(config);
   const WorkspaceBytes workspace = workspace_bytes(
       widest,
-      {.weights = plan.options.weight_dtype,
+      {.weights = {plan.options.weight_dtype, plan.options.quantization},
        .num_tokens_max = static_cast<size_t>(tokens),
        .num_logits_max = static_cast<size_t>(rows),
        .context_max = static_cast<size_t>(plan.max_model_len),
@@ -184,6 +207,12 @@ std::string format_bytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, kUnits[unit]);
 }
 
+// "int8 and bfloat16": the second is what is not quantized.
+std::string format_name(const MemoryPlanOptions& options) {
+  if (!options.quantization) return std::string(name_of(options.weight_dtype));
+  return fmt::format("{} and {}", name_of(*options.quantization), name_of(options.weight_dtype));
+}
+
 // "embedding 1.0 GiB, attention 2.0 GiB", without what is zero.
 std::string list_terms(std::initializer_list<std::pair<std::string_view, int64_t>> terms) {
   std::string text;
@@ -205,7 +234,7 @@ Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOption
   plan.max_model_len =
       options.max_model_len != 0 ? options.max_model_len : config.max_position_embeddings;
   plan.num_parameters = num_parameters(config);
-  plan.weights = count_weights(config, options.weight_dtype);
+  plan.weights = count_weights(config, {options.weight_dtype, options.quantization});
   plan.activations = count_activations(config, plan);
   plan.kv_bytes_per_token =
       2 * config.num_layers * config.kv_size() * static_cast<int64_t>(size_of(options.kv_dtype));
@@ -234,7 +263,7 @@ std::string format_plan(const MemoryPlan& plan) {
   text += fmt::format(
       "weights      {} as {} ({})\n",
       format_bytes(weights.total()),
-      name_of(plan.options.weight_dtype),
+      format_name(plan.options),
       list_terms({
           {"embedding", weights.embedding},
           {"attention", weights.attention},

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "kernels/quantized/quantized_matrix.h"
 #include "model/config.h"
 #include "tensor/dtype.h"
 
@@ -14,6 +16,7 @@ namespace millrace {
 
 struct MemoryPlanOptions {
   DType weight_dtype = DType::kBFloat16;
+  std::optional<QuantizedFormat> quantization = {};  // as CpuModelOptions
   DType kv_dtype = DType::kBFloat16;
   int64_t block_size = 16;                // token slots of a KV block
   int64_t max_num_batched_tokens = 2048;  // tokens of one step
@@ -24,16 +27,15 @@ struct MemoryPlanOptions {
 };
 
 // Bytes by component, as load_weights() lays them out. A matrix [N, K] is packed in panels of 16
-// rows and takes round_up(N, 16) * K elements of the weight dtype (K rounded up to pairs in
-// bfloat16); q, k and v are one matrix. Norms and biases are float32. Tied embeddings are stored
-// once, as `embedding`.
+// rows and takes round_up(N, 16) * K elements of the weight dtype, of bfloat16 12 bits a weight and
+// a table a panel; q, k and v are one matrix. Norms and biases are float32. Tied embeddings are stored
+// once, as `embedding`. With quantization, matrices take QuantizedMatrix::num_bytes(), save the
+// embedding and routers; the head is int8, and stored apart where it is tied.
 struct WeightBytes {
   int64_t embedding = 0;
   int64_t attention = 0;  // q, k, v, o and their biases
   int64_t mlp = 0;        // of dense layers
   int64_t experts = 0;    // routed and shared
-  int64_t inputs = 0;     // [T, widest of Q, H, I] as the matrices' type wants them, and a few
-                          // unpacked panels for each thread; or none
   int64_t router = 0;     // router and shared-expert gate
   int64_t norms = 0;
   int64_t lm_head = 0;

@@ -122,6 +122,41 @@ TEST(MemoryPlan, IsWhatTheModelTakes) {
   }
 }
 
+TEST(MemoryPlan, IsWhatAQuantizedModelAllocates) {
+  ThreadPool threads(1);
+  for (const bool is_tied : {false, true}) {
+    for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kInt4}) {
+      ModelConfig config = small_config();
+      config.attention_bias = false;
+      config.intermediate_size = 70;
+      config.tie_word_embeddings = is_tied;
+      const auto weights = make_dummy_weights(expected_tensors(config), 1);
+      ASSERT_TRUE(weights);
+      CpuModelOptions model{.quantization = format, .num_blocks = 1};
+      model.max_model_len = 100;
+      model.max_num_batched_tokens = 10;
+      model.max_num_logits = 3;
+      const auto loaded = CpuModel::load(config, **weights, model, threads);
+      ASSERT_TRUE(loaded) << loaded.error().message;
+      MemoryPlanOptions options = small_options();
+      options.quantization = format;
+      const Result<MemoryPlan> plan = plan_memory(config, options);
+      ASSERT_TRUE(plan);
+      EXPECT_EQ(plan->weights.embedding, 32 * 8 * 2);
+      // Two panels of one group: 16 x 64 bytes and 16 scales, 16 floats for the rows, and padding.
+      EXPECT_EQ(plan->weights.lm_head, 2 * (1024 + 16 + 64 + 48));
+      EXPECT_EQ(
+          plan->weights.total() - plan->weights.norms,
+          static_cast<int64_t>((*loaded)->num_weight_bytes())
+      );
+      EXPECT_EQ(
+          plan->activations.total() - plan->activations.rope,
+          static_cast<int64_t>(CpuModel::workspace_bytes(config, model, 1).total())
+      );
+    }
+  }
+}
+
 TEST(MemoryPlan, FillsTheRestWithBlocks) {
   MemoryPlanOptions options = small_options();
   const Result<MemoryPlan> empty = plan_memory(small_config(), options);

@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kPanelRows = PackedMatrix::kPanelRows;
+constexpr size_t kPanelRows = WeightMatrix::kPanelRows;
 
 std::string layer_prefix(int64_t layer) {
   return fmt::format("model.layers.{}.", layer);
@@ -22,7 +22,7 @@ std::string layer_prefix(int64_t layer) {
 class Loader {
  public:
   struct Options {
-    DType dtype;
+    const WeightFormat& format;
     size_t num_tensors;
     const LoadProgress& progress;
   };
@@ -38,23 +38,32 @@ class Loader {
     return values;
   }
 
-  Result<PackedMatrix> matrix(const std::string& name) { return stacked({name}); }
+  Result<WeightMatrix> matrix(const std::string& name) { return stacked({name}); }
+  Result<WeightMatrix> embedding(const std::string& name) {
+    return stacked({name}, options_.format.of_embedding());
+  }
+  Result<WeightMatrix> head(const std::string& name) {
+    return stacked({name}, options_.format.of_head());
+  }
 
   // Matrices of the same width, one below the other.
-  Result<PackedMatrix> stacked(const std::vector<std::string>& names) {
+  Result<WeightMatrix> stacked(const std::vector<std::string>& names) {
+    return stacked(names, options_.format.of_layers());
+  }
+  Result<WeightMatrix> stacked(const std::vector<std::string>& names, MatrixFormat format) {
     size_t num_rows = 0;
     for (const std::string& name : names) num_rows += num_rows_of(find(name));
-    Result<PackedMatrix> packed =
-        PackedMatrix::allocate(options_.dtype, num_rows, num_columns_of(names[0]));
+    Result<WeightMatrix> packed =
+        WeightMatrix::allocate(format, num_rows, num_columns_of(names[0]));
     if (packed) fill(*packed, names, {.first = 0, .step = 1});
     return packed;
   }
 
   // Two matrices of the same shape, their panels in turn.
-  Result<PackedMatrix> alternating(const std::string& even, const std::string& odd) {
+  Result<WeightMatrix> alternating(const std::string& even, const std::string& odd) {
     const size_t num_rows = 2 * round_up(num_rows_of(find(even)), kPanelRows);
-    Result<PackedMatrix> packed =
-        PackedMatrix::allocate(options_.dtype, num_rows, num_columns_of(even));
+    Result<WeightMatrix> packed =
+        WeightMatrix::allocate(options_.format.of_layers(), num_rows, num_columns_of(even));
     if (packed) fill(*packed, {even}, {.first = 0, .step = 2});
     if (packed) fill(*packed, {odd}, {.first = 1, .step = 2});
     return packed;
@@ -67,7 +76,7 @@ class Loader {
     size_t step;
   };
 
-  void fill(PackedMatrix& packed, const std::vector<std::string>& names, PanelPlaces places) {
+  void fill(WeightMatrix& packed, const std::vector<std::string>& names, PanelPlaces places) {
     std::vector<const TensorInfo*> tensors;
     size_t num_rows = 0;
     for (const std::string& name : names) {
@@ -148,7 +157,7 @@ std::vector<float> alternating_bias(std::span<const float> even, std::span<const
   return bias;
 }
 
-Result<void> load_into(PackedMatrix& matrix, Result<PackedMatrix> loaded) {
+Result<void> load_into(WeightMatrix& matrix, Result<WeightMatrix> loaded) {
   if (!loaded) return loaded.error();
   matrix = *std::move(loaded);
   return {};
@@ -186,7 +195,7 @@ Result<void> load_mlp(
   const std::string up = prefix + "mlp.up_proj.";
   const std::string down = prefix + "mlp.down_proj.";
   layer.mlp_norm = loader.vector(prefix + "post_attention_layernorm.weight");
-  Result<PackedMatrix> gate_up = loader.alternating(gate + "weight", up + "weight");
+  Result<WeightMatrix> gate_up = loader.alternating(gate + "weight", up + "weight");
   if (Result<void> done = load_into(layer.gate_up, std::move(gate_up)); !done) return done;
   if (config.mlp_bias) {
     layer.gate_up_bias = alternating_bias(loader.vector(gate + "bias"), loader.vector(up + "bias"));
@@ -213,17 +222,20 @@ size_t ModelWeights::num_step_bytes() const {
 Result<ModelWeights> load_weights(
     const ModelConfig& config,
     const WeightSource& source,
-    DType dtype,
+    const WeightFormat& format,
     ThreadPool& pool,
     const LoadProgress& progress
 ) {
   CHECK(!config.moe, "a dense model");
   if (Result<void> checked = check_tensors(config, source); !checked) return checked.error();
 
-  const size_t num_tensors = expected_tensors(config).size();
-  Loader loader(source, pool, {.dtype = dtype, .num_tensors = num_tensors, .progress = progress});
+  // A tied embedding is read a second time where the head is kept in another format.
+  const bool has_tied_copy = config.tie_word_embeddings && format.quantization;
+  const size_t num_tensors = expected_tensors(config).size() + (has_tied_copy ? 1 : 0);
+  Loader loader(source, pool, {.format = format, .num_tensors = num_tensors, .progress = progress});
   ModelWeights weights;
-  Result<void> done = load_into(weights.embedding, loader.matrix("model.embed_tokens.weight"));
+  const std::string embedding_name = "model.embed_tokens.weight";
+  Result<void> done = load_into(weights.embedding, loader.embedding(embedding_name));
   if (!done) return done.error();
   for (int64_t i = 0; i < config.num_layers; ++i) {
     LayerWeights& layer = weights.layers.emplace_back();
@@ -231,9 +243,9 @@ Result<ModelWeights> load_weights(
     if (done = load_mlp(config, layer_prefix(i), loader, layer); !done) return done.error();
   }
   weights.final_norm = loader.vector("model.norm.weight");
-  if (!config.tie_word_embeddings) {
-    done = load_into(weights.lm_head.emplace(), loader.matrix("lm_head.weight"));
-    if (!done) return done.error();
+  if (!config.tie_word_embeddings || has_tied_copy) {
+    const std::string name = has_tied_copy ? embedding_name : "lm_head.weight";
+    if (done = load_into(weights.lm_head.emplace(), loader.head(name)); !done) return done.error();
   }
   return weights;
 }

@@ -1,5 +1,5 @@
 // The weights of a dense decoder-only model as the operators read them: matrices packed in the
-// chosen storage type, q, k and v in one matrix, gate and up in one; norms and biases as float32.
+// chosen format, q, k and v in one matrix, gate and up in one; norms and biases as float32.
 // Made once at load, then read-only and shared by all threads.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/weight_source.h"
-#include "kernels/packed_matrix.h"
+#include "kernels/quantized/weight_matrix.h"
 #include "model/config.h"
 
 namespace millrace {
@@ -19,26 +19,27 @@ namespace millrace {
 // without them has empty ones.
 struct LayerWeights {
   std::vector<float> attention_norm;  // [hidden]
-  PackedMatrix qkv;                   // [q_size + 2 * kv_size, hidden]: q, k, v one below the other
+  WeightMatrix qkv;                   // [q_size + 2 * kv_size, hidden]: q, k, v one below the other
   std::vector<float> qkv_bias;
   std::vector<float> q_norm;   // [head_dim] or empty
   std::vector<float> k_norm;   // [head_dim] or empty
-  PackedMatrix attention_out;  // [hidden, q_size]
+  WeightMatrix attention_out;  // [hidden, q_size]
   std::vector<float> attention_out_bias;
   std::vector<float> mlp_norm;  // [hidden]
-  PackedMatrix gate_up;         // [2 * round_up(intermediate, 16), hidden]: panels alternate
+  WeightMatrix gate_up;         // [2 * round_up(intermediate, 16), hidden]: panels alternate
   std::vector<float> gate_up_bias;
-  PackedMatrix down;  // [hidden, intermediate]
+  WeightMatrix down;  // [hidden, intermediate]
   std::vector<float> down_bias;
 };
 
 struct ModelWeights {
-  PackedMatrix embedding;               // [vocab, hidden]
-  std::optional<PackedMatrix> lm_head;  // [vocab, hidden]; none: tied to the embedding
-  std::vector<float> final_norm;        // [hidden]
+  WeightMatrix embedding;  // [vocab, hidden], not quantized
+  // [vocab, hidden]; none: the embedding, where they are tied and nothing is quantized
+  std::optional<WeightMatrix> lm_head;
+  std::vector<float> final_norm;  // [hidden]
   std::vector<LayerWeights> layers;
 
-  const PackedMatrix& output_head() const { return lm_head ? *lm_head : embedding; }
+  const WeightMatrix& output_head() const { return lm_head ? *lm_head : embedding; }
   size_t num_bytes() const;  // of all matrices
   // Of those that every step reads whole: all but an embedding that is not the output head too.
   size_t num_step_bytes() const;
@@ -47,13 +48,13 @@ struct ModelWeights {
 // Called after each matrix or vector, from the loading thread.
 using LoadProgress = std::function<void(size_t num_tensors_done, size_t num_tensors)>;
 
-// Reads every tensor, rounds matrices to `dtype` (to nearest, ties to even) and packs them.
+// Reads every tensor, rounds matrices to `format` and packs them.
 // Refuses, before anything is read, what check_tensors() refuses: a tensor that is missing, has
 // another shape or would be left unused. kResourceExhausted for memory. REQUIRES: a dense model.
 Result<ModelWeights> load_weights(
     const ModelConfig& config,
     const WeightSource& source,
-    DType dtype,
+    const WeightFormat& format,
     ThreadPool& pool,
     const LoadProgress& progress = {}
 );

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "kernels/attention/paged_attention.h"
-#include "kernels/linear.h"
 
 namespace millrace {
 namespace {
@@ -21,10 +20,10 @@ Result<void> allocate_into(ActivationBuffer& target, size_t num_bytes, int64_t n
 size_t largest_linear_scratch_bytes(const ModelConfig& config, const WorkspaceLimits& limits) {
   const int64_t num_inputs =
       std::max({config.hidden_size, config.q_size(), config.intermediate_size});
-  const size_t of_tokens = linear_scratch_bytes(
+  const size_t of_tokens = multiply_scratch_bytes(
       limits.weights, limits.num_threads, limits.num_tokens_max, static_cast<size_t>(num_inputs)
   );
-  const size_t of_logits = linear_scratch_bytes(
+  const size_t of_logits = multiply_scratch_bytes(
       limits.weights,
       limits.num_threads,
       limits.num_logits_max,

@@ -5,15 +5,15 @@
 #include <cstddef>
 
 #include "base/result.h"
+#include "kernels/quantized/weight_matrix.h"
 #include "kernels/rows.h"
 #include "model/config.h"
 #include "tensor/buffer.h"
-#include "tensor/dtype.h"
 
 namespace millrace {
 
 struct WorkspaceLimits {
-  DType weights = DType::kBFloat16;
+  WeightFormat weights = {};
   size_t num_tokens_max = 0;  // of one batch
   size_t num_logits_max = 0;  // of one batch
   size_t context_max = 0;     // tokens of one sequence
@@ -72,7 +72,7 @@ struct Workspace {
   ActivationBuffer logits_hidden;  // [num_logits_max, hidden]
   ActivationBuffer logits;         // [num_logits_max, vocab]
   Buffer attention_scratch;        // paged_attention_scratch_size() floats
-  Buffer linear_scratch;           // linear_scratch_bytes() of the largest product
+  Buffer linear_scratch;           // multiply_scratch_bytes() of the largest product
 };
 
 }  // namespace millrace

@@ -57,6 +57,7 @@ Result<MemoryPlan> plan(
   Result<MemoryPlan> plan = plan_memory(
       config,
       {.weight_dtype = model.dtype,
+       .quantization = model.quantization,
        .kv_dtype = model.kv_dtype,
        .block_size = model.block_size,
        .max_num_batched_tokens = model.max_num_batched_tokens,
@@ -114,6 +115,7 @@ Result<LoadedRunner> load_runner(
   if (!longest) return longest.error();
   CpuModelOptions model;
   model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
+  model.quantization = options.quantization;
   model.kv_dtype = options.kv_dtype.value_or(model.dtype);
   model.isa = options.isa;
   model.block_size = options.block_size;
@@ -147,7 +149,7 @@ Result<LoadedRunner> load_runner(
           "{}: {:.1f} M parameters, {} on {} threads ({}), {:.2f} GiB of weights",
           options.text.model,
           static_cast<double>(memory->num_parameters) / 1e6,
-          name_of(model.dtype),
+          model.quantization ? name_of(*model.quantization) : name_of(model.dtype),
           threads.num_threads(),
           name_of(model.isa),
           static_cast<double>((*loaded)->num_weight_bytes()) / kGiB

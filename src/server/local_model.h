@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "engine/null_engine.h"
 #include "engine/step_engine.h"
+#include "kernels/quantized/quantized_matrix.h"
 #include "model/config.h"
 #include "model/cpu_model.h"
 #include "model/generation_defaults.h"
@@ -25,9 +26,10 @@ enum class LoadFormat { kAuto, kDummy };
 struct LocalModelOptions {
   ModelTextOptions text;
   LoadFormat load_format = LoadFormat::kAuto;
-  std::optional<DType> dtype;             // none: what the checkpoint holds (docs/decisions/0002)
-  std::optional<DType> kv_dtype;          // none: the weights' type
-  int32_t block_size = 16;                // tokens of a KV block
+  std::optional<DType> dtype;  // none: what the checkpoint holds (docs/decisions/0002)
+  std::optional<QuantizedFormat> quantization = {};  // of the layers' matrices (CpuModelOptions)
+  std::optional<DType> kv_dtype;                     // none: the weights' type
+  int32_t block_size = 16;                           // tokens of a KV block
   std::optional<int64_t> kv_cache_bytes;  // none: 4 GiB, or less where that is enough or too much
   int64_t available_bytes = 0;            // memory that weights, scratch and KV cache may take
   size_t num_threads = 1;

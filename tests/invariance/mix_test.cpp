@@ -89,8 +89,15 @@ void expect_interruptions(const MixTotals& totals, int64_t times) {
 
 void check_family(ModelFamily family) {
   MixTotals totals;
-  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-    const std::unique_ptr<TestModel> model = make_tiny_model(family, dtype);
+  const WeightFormat formats[] = {
+      {DType::kFloat32},
+      {DType::kFloat16},
+      {DType::kBFloat16},
+      {DType::kBFloat16, QuantizedFormat::kInt8},
+      {DType::kFloat16, QuantizedFormat::kInt4},
+  };
+  for (const WeightFormat& format : formats) {
+    const std::unique_ptr<TestModel> model = make_tiny_model(family, format);
     run_mixes(
         *model,
         {.num_mixes = 50,
@@ -98,7 +105,7 @@ void check_family(ModelFamily family) {
              {.num_entries = 32,
               .num_prompt_tokens_max = 130,
               .num_output_tokens_max = 70,
-              .seed = static_cast<uint64_t>(dtype)}},
+              .seed = static_cast<uint64_t>(format.dtype)}},
         totals
     );
     if (testing::Test::HasFailure()) return;

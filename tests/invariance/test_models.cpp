@@ -17,13 +17,17 @@ struct Loaded {
 };
 
 std::shared_ptr<CpuModel> load_model(
-    const ModelConfig& config, const WeightSource& weights, DType dtype, const ModelSetup& setup
+    const ModelConfig& config,
+    const WeightSource& weights,
+    const WeightFormat& format,
+    const ModelSetup& setup
 ) {
   auto loaded = std::make_shared<Loaded>();
   loaded->threads = std::make_unique<ThreadPool>(setup.num_threads);
   const CpuModelOptions options{
-      .dtype = dtype,
-      .kv_dtype = dtype,
+      .dtype = format.dtype,
+      .quantization = format.quantization,
+      .kv_dtype = format.dtype,
       .block_size = setup.block_size,
       .num_blocks = kPoolTokensMax / setup.block_size,
       .max_model_len = kModelLenMax,
@@ -40,11 +44,15 @@ std::shared_ptr<CpuModel> load_model(
 
 class TinyModel final : public TestModel {
  public:
-  TinyModel(ModelFamily family, DType dtype)
-      : config_(tiny_config(family)), dtype_(dtype), weights_(config_, 77) {}
+  TinyModel(ModelFamily family, const WeightFormat& format)
+      : config_(tiny_config(family)), format_(format), weights_(config_, 77) {}
 
   std::string name() const override {
-    return fmt::format("tiny {} in {}", name_of(config_.family), name_of(dtype_));
+    return fmt::format(
+        "tiny {} in {}",
+        name_of(config_.family),
+        format_.quantization ? name_of(*format_.quantization) : name_of(format_.dtype)
+    );
   }
   int64_t vocab_size() const override { return config_.vocab_size; }
   std::vector<TokenId> eos_token_ids() const override { return {0, 5}; }
@@ -61,12 +69,12 @@ class TinyModel final : public TestModel {
     return setups;
   }
   std::shared_ptr<CpuModel> load(const ModelSetup& setup) override {
-    return load_model(config_, weights_, dtype_, setup);
+    return load_model(config_, weights_, format_, setup);
   }
 
  private:
   ModelConfig config_;
-  DType dtype_;
+  WeightFormat format_;
   TinyWeights weights_;
 };
 
@@ -91,8 +99,8 @@ class RealModel final : public TestModel {
   std::shared_ptr<CpuModel> load(const ModelSetup& setup) override {
     std::shared_ptr<CpuModel>& model = loaded_[setup];
     if (model == nullptr) {
-      const DType dtype = automatic_dtype(config_, checkpoint_);
-      model = load_model(config_, *checkpoint_.weights, dtype, setup);
+      const WeightFormat format = {automatic_dtype(config_, checkpoint_)};
+      model = load_model(config_, *checkpoint_.weights, format, setup);
     }
     return model;
   }
@@ -106,8 +114,8 @@ class RealModel final : public TestModel {
 
 }  // namespace
 
-std::unique_ptr<TestModel> make_tiny_model(ModelFamily family, DType dtype) {
-  return std::make_unique<TinyModel>(family, dtype);
+std::unique_ptr<TestModel> make_tiny_model(ModelFamily family, const WeightFormat& format) {
+  return std::make_unique<TinyModel>(family, format);
 }
 
 std::unique_ptr<TestModel> make_real_model(const std::string& path) {

@@ -38,7 +38,7 @@ class TestModel {
   virtual std::shared_ptr<CpuModel> load(const ModelSetup& setup) = 0;
 };
 
-std::unique_ptr<TestModel> make_tiny_model(ModelFamily family, DType dtype);
+std::unique_ptr<TestModel> make_tiny_model(ModelFamily family, const WeightFormat& format);
 
 // `path`: of a checkpoint.
 std::unique_ptr<TestModel> make_real_model(const std::string& path);

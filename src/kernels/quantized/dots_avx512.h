@@ -1,0 +1,54 @@
+// What linear_quantized_lanes.h asks of one AVX-512 register, except the product itself. See
+// lanes.h for the rules of this file.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+
+#include "kernels/lanes_avx512.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
+
+namespace millrace {
+namespace {
+
+struct Avx512DotsBase {
+  using Floats = Avx512Lanes;
+  using Weights = __m512i;
+  using Inputs = __m512i;
+  using Sums = __m512i;
+  using Table = __m512i;
+
+  [[gnu::always_inline]] static Table load_table() {
+    const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(kInt4Codes));
+    return _mm512_broadcast_i32x4(bytes);
+  }
+  [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
+    return _mm512_loadu_si512(p);
+  }
+  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights a) {
+    _mm512_storeu_si512(p, a);
+  }
+  [[gnu::always_inline]] static Weights low_codes(const unsigned char* p, Table table) {
+    const __m512i index = _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(15));
+    return _mm512_shuffle_epi8(table, index);
+  }
+  [[gnu::always_inline]] static Weights high_codes(const unsigned char* p, Table table) {
+    const __m512i shifted = _mm512_srli_epi16(_mm512_loadu_si512(p), 4);
+    return _mm512_shuffle_epi8(table, _mm512_and_si512(shifted, _mm512_set1_epi8(15)));
+  }
+  [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
+    int four;
+    __builtin_memcpy(&four, p, sizeof four);
+    return _mm512_set1_epi32(four);
+  }
+  [[gnu::always_inline]] static Sums broadcast_sum(int sum) { return _mm512_set1_epi32(sum); }
+  [[gnu::always_inline]] static Floats to_floats(Sums a) { return {_mm512_cvtepi32_ps(a)}; }
+  [[gnu::always_inline]] static Floats load_scales(const unsigned char* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
+  }
+};
+
+}  // namespace
+}  // namespace millrace

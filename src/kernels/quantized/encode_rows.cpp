@@ -1,0 +1,65 @@
+#include "kernels/quantized/encode_rows.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "kernels/dispatch.h"
+#include "kernels/quantized/encode_rows_kernel.h"
+
+namespace millrace {
+namespace {
+
+constexpr IsaVersions<void (*)(const EncodeTask&, size_t, size_t)> kEncode = {
+    encode_rows_reference, encode_rows_avx2, encode_rows_avx512};
+constexpr IsaVersions<void (*)(float*, size_t)> kRotate = {
+    rotate_reference, rotate_avx2, rotate_avx512};
+
+}  // namespace
+
+size_t rotation_size(size_t num_inputs) {
+  const size_t padded = round_up(std::max<size_t>(num_inputs, 1), kActivationGroup);
+  return std::min(padded & (~padded + 1), kRotationMax);
+}
+
+size_t EncodedRows::row_bytes(size_t num_inputs) {
+  const size_t num_groups = div_ceil(num_inputs, kActivationGroup);
+  return round_up<size_t>(num_groups * (kActivationGroup + sizeof(float) + sizeof(int32_t)), 64);
+}
+
+EncodedRows encode_rows(const Executor& executor, ConstRows x, std::span<std::byte> scratch) {
+  const EncodedRows rows = {
+      .data = scratch.data(),
+      .num_rows = x.num_rows,
+      .num_groups = div_ceil(x.num_columns, kActivationGroup),
+      .stride = EncodedRows::row_bytes(x.num_columns),
+  };
+  CHECK(rows.stride * rows.num_rows <= scratch.size(), "the scratch holds all rows");
+  const EncodeTask task = {
+      .x = x.data,
+      .x_stride = x.stride,
+      .num_inputs = x.num_columns,
+      .rotation = rotation_size(x.num_columns),
+      .num_groups = rows.num_groups,
+      .out = reinterpret_cast<unsigned char*>(rows.data),
+      .out_stride = rows.stride,
+  };
+  const auto function = kEncode.find(executor.isa);
+  const auto run = [&](size_t begin, size_t end) { function(task, begin, end); };
+  // A phase costs more than a row.
+  if (x.num_rows == 1) {
+    run(0, 1);
+  } else {
+    executor.pool.parallel_for(x.num_rows, run);
+  }
+  return rows;
+}
+
+void rotate(Isa isa, std::span<float> rows, size_t size) {
+  CHECK(size >= 64 && size <= kRotationMax && (size & (size - 1)) == 0, "a power of two");
+  CHECK(rows.size() % size == 0, "whole blocks");
+  const auto function = kRotate.find(isa);
+  for (size_t begin = 0; begin < rows.size(); begin += size) function(&rows[begin], size);
+}
+
+}  // namespace millrace

@@ -1,0 +1,50 @@
+// Activations as quantized matrices multiply them: each row rotated by a block-diagonal
+// Walsh-Hadamard transform, then rounded to 8 bits in groups of 64 inputs.
+//
+// The rotation spreads what stands out in one input over all inputs of its block, so that 8 bits
+// lose less (docs/decisions/0013; QuaRot, Ashkboos et al. 2024). It is the transform without its
+// factor 1 / block: sums and differences alone. The weights were multiplied by the same transform
+// and by the factor (quantized_matrix.h), so that products are what they were.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/executor.h"
+#include "kernels/rows.h"
+
+namespace millrace {
+
+// Inputs that share a scale.
+constexpr size_t kActivationGroup = 64;
+
+// How many inputs are rotated together: the largest power of two, of 64 to 1024, that divides
+// num_inputs rounded up to 64.
+size_t rotation_size(size_t num_inputs);
+
+// Rows of 8-bit activations in borrowed memory. A row, `stride` bytes long:
+//
+//   int8   values[num_groups][64]   0 past the last input
+//   float  scales[num_groups]       input ~ value * scale
+//   int32  offsets[num_groups]      -128 * the sum of the group's values: what the weights' excess
+//                                   of 128 (quantized_matrix.h) adds to a product, taken back
+struct EncodedRows {
+  std::byte* data = nullptr;  // aligned to 64 bytes
+  size_t num_rows = 0;
+  size_t num_groups = 0;
+  size_t stride = 0;
+
+  // Bytes of one row, a multiple of 64.
+  static size_t row_bytes(size_t num_inputs);
+};
+
+// Rotates and rounds every row of x into `scratch`, which the result refers to; rows are split over
+// the threads. REQUIRES: scratch of at least x.num_rows * row_bytes(x.num_columns), aligned to 64.
+EncodedRows encode_rows(const Executor& executor, ConstRows x, std::span<std::byte> scratch);
+
+// Rotates `rows` in place, as encode_rows() does: blocks of `size`, a power of two of 64 to 1024
+// that divides the length. For weights.
+void rotate(Isa isa, std::span<float> rows, size_t size);
+
+}  // namespace millrace

@@ -1,0 +1,30 @@
+// What encode_rows.cpp asks of each instruction set. Plain data only (lanes.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace millrace {
+
+constexpr size_t kRotationMax = 1024;
+
+struct EncodeTask {
+  const float* x;  // [num_rows, num_inputs], rows x_stride apart
+  size_t x_stride;
+  size_t num_inputs;
+  size_t rotation;     // inputs of a block: a power of two, 64 to kRotationMax
+  size_t num_groups;   // of 64 inputs; a whole number of blocks
+  unsigned char* out;  // see EncodedRows
+  size_t out_stride;
+};
+
+void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_end);
+void encode_rows_avx2(const EncodeTask& task, size_t row_begin, size_t row_end);
+void encode_rows_avx512(const EncodeTask& task, size_t row_begin, size_t row_end);
+
+// One block of `size` floats, in place.
+void rotate_reference(float* block, size_t size);
+void rotate_avx2(float* block, size_t size);
+void rotate_avx512(float* block, size_t size);
+
+}  // namespace millrace

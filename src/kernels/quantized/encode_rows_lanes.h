@@ -1,0 +1,137 @@
+// encode_rows on sixteen lanes. See lanes.h for the rules of this file. `Ops` is what Lanes lack:
+//
+//   butterfly<h>(a)     lane i of the result is a[i] + a[i ^ h] where i & h is 0, else
+//                       a[i ^ h] - a[i]; h is 8, 4, 2 or 1
+//   absolute(a)
+//   store_low_bytes(p, a)  the lowest byte of each lane's bits
+#pragma once
+
+#include "kernels/lanes.h"
+#include "kernels/quantized/encode_rows_kernel.h"
+
+namespace millrace {
+namespace {
+
+// Within sixteen.
+template <class Lanes, class Ops>
+[[gnu::always_inline]] inline Lanes rotate_sixteen(Lanes a) {
+  a = Ops::template butterfly<8>(a);
+  a = Ops::template butterfly<4>(a);
+  a = Ops::template butterfly<2>(a);
+  return Ops::template butterfly<1>(a);
+}
+
+template <class Lanes>
+[[gnu::always_inline]] inline void add_and_subtract(Lanes& a, Lanes& b) {
+  const Lanes difference = Lanes::sub(a, b);
+  a = Lanes::add(a, b);
+  b = difference;
+}
+
+// The last six steps of the transform, in registers.
+template <class Lanes, class Ops>
+[[gnu::always_inline]] inline void rotate_sixty_four(Lanes (&parts)[4]) {
+  add_and_subtract(parts[0], parts[2]);
+  add_and_subtract(parts[1], parts[3]);
+  add_and_subtract(parts[0], parts[1]);
+  add_and_subtract(parts[2], parts[3]);
+#pragma GCC unroll 4
+  for (size_t i = 0; i < 4; ++i) parts[i] = rotate_sixteen<Lanes, Ops>(parts[i]);
+}
+
+// The steps before those: partners `step` apart, from size / 2 down to 64.
+template <class Lanes>
+void rotate_far(float* block, size_t size) {
+  for (size_t step = size / 2; step >= 64; step /= 2) {
+    for (size_t begin = 0; begin < size; begin += 2 * step) {
+      for (size_t i = begin; i < begin + step; i += kLanes) {
+        Lanes a = Lanes::load(block + i);
+        Lanes b = Lanes::load(block + i + step);
+        add_and_subtract(a, b);
+        Lanes::store(block + i, a);
+        Lanes::store(block + i + step, b);
+      }
+    }
+  }
+}
+
+template <class Lanes, class Ops>
+void rotate_lanes(float* block, size_t size) {
+  rotate_far<Lanes>(block, size);
+  for (size_t begin = 0; begin < size; begin += 64) {
+    Lanes parts[4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) parts[i] = Lanes::load(block + begin + i * kLanes);
+    rotate_sixty_four<Lanes, Ops>(parts);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) Lanes::store(block + begin + i * kLanes, parts[i]);
+  }
+}
+
+struct EncodedGroup {
+  unsigned char* values;  // [64]
+  float* scale;
+  int* offset;
+};
+
+// Rotates the last six steps and rounds. The sum is exact: integers of at most 64 * 127.
+template <class Lanes, class Ops>
+[[gnu::always_inline]] inline void encode_group(const float* block, const EncodedGroup& out) {
+  Lanes parts[4];
+#pragma GCC unroll 4
+  for (size_t i = 0; i < 4; ++i) parts[i] = Lanes::load(block + i * kLanes);
+  rotate_sixty_four<Lanes, Ops>(parts);
+  Lanes peaks = Lanes::max(Ops::absolute(parts[0]), Ops::absolute(parts[1]));
+  peaks = Lanes::max(peaks, Ops::absolute(parts[2]));
+  peaks = Lanes::max(peaks, Ops::absolute(parts[3]));
+  const float peak = Lanes::max_of(peaks);
+  const Lanes inverse = Lanes::broadcast(peak > 0.0F ? 127.0F / peak : 0.0F);
+  Lanes sum = Lanes::zero();
+#pragma GCC unroll 4
+  for (size_t i = 0; i < 4; ++i) {
+    Lanes value = Lanes::mul(parts[i], inverse);
+    value = Lanes::min(Lanes::max(value, Lanes::broadcast(-127.0F)), Lanes::broadcast(127.0F));
+    const Lanes shifted = Lanes::add(value, Lanes::broadcast(kRoundingShift));
+    Ops::store_low_bytes(out.values + i * kLanes, shifted);
+    sum = Lanes::add(sum, Lanes::sub(shifted, Lanes::broadcast(kRoundingShift)));
+  }
+  *out.scale = peak * (1.0F / 127.0F);
+  *out.offset = -128 * static_cast<int>(Lanes::sum(sum));
+}
+
+// Inputs [begin, begin + rotation) of a row, zeros past its end.
+template <class Lanes>
+void load_block(const EncodeTask& task, const float* x, size_t begin, float* block) {
+  for (size_t i = 0; i < task.rotation; i += kLanes) {
+    const size_t column = begin + i;
+    Lanes values = Lanes::zero();
+    if (column + kLanes <= task.num_inputs) {
+      values = Lanes::load(x + column);
+    } else if (column < task.num_inputs) {
+      values = Lanes::load_first(x + column, task.num_inputs - column);
+    }
+    Lanes::store(block + i, values);
+  }
+}
+
+template <class Lanes, class Ops>
+void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
+  const size_t num_columns = task.num_groups * 64;
+  for (size_t row = row_begin; row < row_end; ++row) {
+    unsigned char* values = task.out + row * task.out_stride;
+    float* scales = reinterpret_cast<float*>(values + num_columns);
+    int* offsets = reinterpret_cast<int*>(scales + task.num_groups);
+    for (size_t begin = 0; begin < num_columns; begin += task.rotation) {
+      alignas(64) float block[kRotationMax];
+      load_block<Lanes>(task, task.x + row * task.x_stride, begin, block);
+      rotate_far<Lanes>(block, task.rotation);
+      for (size_t i = 0; i < task.rotation; i += 64) {
+        const size_t group = (begin + i) / 64;
+        encode_group<Lanes, Ops>(block + i, {values + begin + i, scales + group, offsets + group});
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace

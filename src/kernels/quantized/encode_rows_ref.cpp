@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/lanes.h"
+#include "kernels/quantized/encode_rows_kernel.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kGroup = 64;
+
+// What Lanes::max and Lanes::min do: the second where either is no number.
+float larger(float a, float b) {
+  return a > b ? a : b;
+}
+float smaller(float a, float b) {
+  return a < b ? a : b;
+}
+
+struct Rounded {
+  uint8_t byte;
+  int value;
+};
+
+Rounded round_to_int8(float value) {
+  const float shifted = smaller(larger(value, -127.0F), 127.0F) + kRoundingShift;
+  const auto byte = static_cast<uint8_t>(std::bit_cast<uint32_t>(shifted));
+  return {byte, static_cast<int>(shifted - kRoundingShift)};
+}
+
+void encode_group_reference(const float* x, unsigned char* values, float& scale, int& offset) {
+  float peak = 0.0F;
+  for (size_t i = 0; i < kGroup; ++i) peak = larger(peak, std::fabs(x[i]));
+  const float inverse = peak > 0.0F ? 127.0F / peak : 0.0F;
+  int sum = 0;
+  for (size_t i = 0; i < kGroup; ++i) {
+    const Rounded rounded = round_to_int8(x[i] * inverse);
+    values[i] = rounded.byte;
+    sum += rounded.value;
+  }
+  scale = peak * (1.0F / 127.0F);
+  offset = -128 * sum;
+}
+
+}  // namespace
+
+void rotate_reference(float* block, size_t size) {
+  for (size_t step = size / 2; step >= 1; step /= 2) {
+    for (size_t begin = 0; begin < size; begin += 2 * step) {
+      for (size_t i = begin; i < begin + step; ++i) {
+        const float a = block[i];
+        const float b = block[i + step];
+        block[i] = a + b;
+        block[i + step] = a - b;
+      }
+    }
+  }
+}
+
+void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_end) {
+  const size_t num_columns = task.num_groups * kGroup;
+  for (size_t row = row_begin; row < row_end; ++row) {
+    const float* x = task.x + row * task.x_stride;
+    unsigned char* values = task.out + row * task.out_stride;
+    unsigned char* scales = values + num_columns;
+    unsigned char* offsets = scales + task.num_groups * sizeof(float);
+    for (size_t begin = 0; begin < num_columns; begin += task.rotation) {
+      float block[kRotationMax] = {};
+      const size_t end = std::min(begin + task.rotation, task.num_inputs);
+      for (size_t i = begin; i < end; ++i) block[i - begin] = x[i];
+      rotate_reference(block, task.rotation);
+      for (size_t i = 0; i < task.rotation; i += kGroup) {
+        float scale = 0.0F;
+        int offset = 0;
+        encode_group_reference(block + i, values + begin + i, scale, offset);
+        const size_t group = (begin + i) / kGroup;
+        std::memcpy(scales + group * sizeof scale, &scale, sizeof scale);
+        std::memcpy(offsets + group * sizeof offset, &offset, sizeof offset);
+      }
+    }
+  }
+}
+
+}  // namespace millrace

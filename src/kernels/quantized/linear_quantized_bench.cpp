@@ -1,0 +1,131 @@
+// linear_quantized on the shapes of Qwen2-0.5B: for few tokens the weights' bytes a second should
+// come near ReadBandwidth (linear_bench.cpp) with as many threads. Activations are encoded outside;
+// BM_EncodeRows has what that takes.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/quantized/linear_quantized.h"
+#include "kernels/quantized/quantized_test_data.h"
+
+namespace millrace {
+namespace {
+
+struct Layer {
+  const char* name;
+  size_t num_inputs;
+  size_t num_outputs;
+  LinearEpilogue epilogue;
+};
+
+constexpr std::array kLayers = {
+    Layer{"qkv", 896, 1152, LinearEpilogue::kStore},
+    Layer{"gate_up", 896, 4864, LinearEpilogue::kSiluMul},
+    Layer{"down", 4864, 896, LinearEpilogue::kAddToOut},
+    Layer{"lm_head", 896, 151936, LinearEpilogue::kStore},
+};
+
+// Enough copies of a matrix that they cannot stay in any cache.
+constexpr size_t kColdBytes = size_t{256} << 20;
+
+std::vector<QuantizedMatrix> cold_matrices(QuantizedFormat format, const Layer& layer) {
+  const size_t factor = layer.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
+  std::vector<QuantizedMatrix> matrices;
+  size_t num_bytes = 0;
+  const std::vector<float> rows = random_floats(16 * layer.num_inputs, 1);
+  const QuantizedMatrix panel = quantized(format, rows, layer.num_inputs);
+  while (num_bytes < kColdBytes) {
+    matrices.push_back(
+        *QuantizedMatrix::allocate(format, factor * layer.num_outputs, layer.num_inputs)
+    );
+    for (size_t i = 0; i < matrices.back().num_panels(); ++i) {
+      std::ranges::copy(panel.panel(0), matrices.back().panel(i).begin());
+    }
+    num_bytes += matrices.back().num_bytes();
+  }
+  return matrices;
+}
+
+// Arguments: layer, format, tokens, threads.
+void BM_LinearQuantized(benchmark::State& state) {
+  const Layer& layer = kLayers[static_cast<size_t>(state.range(0))];
+  const auto format = static_cast<QuantizedFormat>(state.range(1));
+  const auto num_tokens = static_cast<size_t>(state.range(2));
+  ThreadPool pool(static_cast<size_t>(state.range(3)));
+  const Executor executor{best_isa(), pool};
+  const std::vector<QuantizedMatrix> matrices = cold_matrices(format, layer);
+  std::vector<float> x = random_floats(num_tokens * layer.num_inputs, 2);
+  std::vector<float> out(num_tokens * layer.num_outputs);
+  Buffer scratch = encoding_scratch(num_tokens, layer.num_inputs);
+  const EncodedRows rows = encode_rows(executor, rows_of(x, layer.num_inputs), scratch.bytes());
+  size_t next = 0;
+  for (auto _ : state) {
+    linear_quantized(
+        executor,
+        {.x = rows,
+         .weights = matrices[next],
+         .bias = {},
+         .out = rows_of(out, layer.num_outputs),
+         .epilogue = layer.epilogue}
+    );
+    next = (next + 1) % matrices.size();
+  }
+  const auto iterations = static_cast<double>(state.iterations());
+  const double bytes = static_cast<double>(matrices[0].num_bytes()) * iterations;
+  const double operations = 2.0 * static_cast<double>(num_tokens * layer.num_inputs) *
+                            static_cast<double>(matrices[0].num_rows()) * iterations;
+  state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GOP/s"] = benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsRate);
+  state.SetLabel(std::string(layer.name) + ' ' + std::string(name_of(format)));
+}
+
+// Arguments: inputs, tokens.
+void BM_EncodeRows(benchmark::State& state) {
+  const auto num_inputs = static_cast<size_t>(state.range(0));
+  const auto num_tokens = static_cast<size_t>(state.range(1));
+  ThreadPool pool(1);
+  std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
+  Buffer scratch = encoding_scratch(num_tokens, num_inputs);
+  for (auto _ : state) {
+    encode_rows({best_isa(), pool}, rows_of(x, num_inputs), scratch.bytes());
+    benchmark::ClobberMemory();
+  }
+  const auto values =
+      static_cast<double>(num_tokens * num_inputs) * static_cast<double>(state.iterations());
+  state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
+}
+
+// What rounding weights takes. Arguments: format.
+void BM_PackPanel(benchmark::State& state) {
+  const auto format = static_cast<QuantizedFormat>(state.range(0));
+  const std::vector<float> rows = random_floats(16 * 4864, 1);
+  QuantizedMatrix matrix = *QuantizedMatrix::allocate(format, 16, 4864);
+  for (auto _ : state) matrix.pack_panel(0, rows);
+  const auto values = static_cast<double>(rows.size()) * static_cast<double>(state.iterations());
+  state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
+}
+
+void add_linear(benchmark::internal::Benchmark* bench) {
+  for (int64_t layer = 0; layer < static_cast<int64_t>(kLayers.size()); ++layer) {
+    for (const QuantizedFormat format : kQuantizedFormats) {
+      for (const int64_t num_tokens : {1, 4, 8, 64, 512}) {
+        for (const int64_t num_threads : {1, 2}) {
+          if (num_tokens == 512 && layer == 3) continue;  // nobody wants so many logits
+          bench->Args({layer, static_cast<int64_t>(format), num_tokens, num_threads});
+        }
+      }
+    }
+  }
+}
+
+BENCHMARK(BM_LinearQuantized)
+    ->ArgNames({"layer", "format", "tokens", "threads"})
+    ->Apply(add_linear)
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_EncodeRows)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_PackPanel)->Arg(0)->Arg(1)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace millrace

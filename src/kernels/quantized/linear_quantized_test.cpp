@@ -1,0 +1,234 @@
+#include "kernels/quantized/linear_quantized.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/math.h"
+#include "kernels/quantized/quantized_test_data.h"
+
+namespace millrace {
+namespace {
+
+struct Shape {
+  size_t num_tokens;
+  size_t num_inputs;
+  size_t num_outputs;
+};
+
+// Part groups, every height of a tile with its leftovers, several tiles, more than one block of
+// tokens, part panels and many panels.
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all = [] {
+    std::vector<Shape> shapes;
+    for (const size_t num_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 13, 33}) {
+      shapes.push_back({num_tokens, 100, 16 * 15 + 5});
+      shapes.push_back({num_tokens, 64, 16});
+    }
+    shapes.push_back({1, 1, 1});
+    shapes.push_back({70, 65, 40});
+    shapes.push_back({131, 128, 17});
+    shapes.push_back({3, 576, 16 * 23});
+    return shapes;
+  }();
+  return all;
+}
+
+struct Problem {
+  Shape shape;
+  LinearEpilogue epilogue;
+  QuantizedMatrix weights;
+  std::vector<float> x;
+  std::vector<float> bias;  // empty or one for each packed row
+  std::vector<float> out;   // as it is before
+};
+
+Problem make_problem(
+    const Shape& shape, QuantizedFormat format, LinearEpilogue epilogue, bool with_bias
+) {
+  const size_t num_rows = epilogue == LinearEpilogue::kSiluMul
+                              ? 2 * round_up<size_t>(shape.num_outputs, 16)
+                              : shape.num_outputs;
+  const std::vector<float> rows = random_floats(num_rows * shape.num_inputs, 11);
+  Problem problem = {
+      .shape = shape,
+      .epilogue = epilogue,
+      .weights = quantized(format, rows, shape.num_inputs),
+      .x = random_floats(shape.num_tokens * shape.num_inputs, 12),
+      .bias = {},
+      .out = random_floats(shape.num_tokens * shape.num_outputs, 13),
+  };
+  if (with_bias) problem.bias = random_floats(problem.weights.num_panels() * 16, 14);
+  return problem;
+}
+
+std::vector<float> solve(const Executor& executor, const Problem& problem) {
+  std::vector<float> x = problem.x;
+  std::vector<float> out = problem.out;
+  Buffer scratch = encoding_scratch(problem.shape.num_tokens, problem.shape.num_inputs);
+  const EncodedRows rows =
+      encode_rows(executor, rows_of(x, problem.shape.num_inputs), scratch.bytes());
+  linear_quantized(
+      executor,
+      {.x = rows,
+       .weights = problem.weights,
+       .bias = problem.bias,
+       .out = rows_of(out, problem.shape.num_outputs),
+       .epilogue = problem.epilogue}
+  );
+  return out;
+}
+
+// The activations as they were rounded, rotated back: [num_tokens, num_inputs].
+std::vector<float> rounded_inputs(const Problem& problem) {
+  ThreadPool pool(1);
+  const size_t num_inputs = problem.shape.num_inputs;
+  std::vector<float> x = problem.x;
+  Buffer scratch = encoding_scratch(problem.shape.num_tokens, num_inputs);
+  const EncodedRows rows =
+      encode_rows({Isa::kReference, pool}, rows_of(x, num_inputs), scratch.bytes());
+  const size_t rotation = rotation_size(num_inputs);
+  for (size_t token = 0; token < rows.num_rows; ++token) {
+    const std::byte* row = rows.data + token * rows.stride;
+    std::vector<float> values(rows.num_groups * 64);
+    for (size_t i = 0; i < values.size(); ++i) {
+      float scale = 0.0F;
+      std::memcpy(&scale, row + values.size() + i / 64 * 4, sizeof scale);
+      values[i] = static_cast<float>(static_cast<int8_t>(row[i])) * scale;
+    }
+    rotate(Isa::kReference, values, rotation);
+    for (size_t i = 0; i < num_inputs; ++i) {
+      x[token * num_inputs + i] = values[i] / static_cast<float>(rotation);
+    }
+  }
+  return x;
+}
+
+double exact_sum(const Problem& problem, std::span<const float> x, size_t row) {
+  std::vector<float> weights(problem.shape.num_inputs);
+  problem.weights.copy_row(row, weights);
+  double sum = problem.bias.empty() ? 0.0 : static_cast<double>(problem.bias[row]);
+  for (size_t k = 0; k < weights.size(); ++k) {
+    sum += static_cast<double>(weights[k]) * static_cast<double>(x[k]);
+  }
+  return sum;
+}
+
+double exact_output(const Problem& problem, std::span<const float> x, size_t index) {
+  const size_t token = index / problem.shape.num_outputs;
+  const size_t column = index % problem.shape.num_outputs;
+  const std::span<const float> row =
+      x.subspan(token * problem.shape.num_inputs, problem.shape.num_inputs);
+  switch (problem.epilogue) {
+    case LinearEpilogue::kStore:
+      return exact_sum(problem, row, column);
+    case LinearEpilogue::kAddToOut:
+      return exact_sum(problem, row, column) + static_cast<double>(problem.out[index]);
+    case LinearEpilogue::kSiluMul: {
+      const size_t gate_row = column / 16 * 32 + column % 16;
+      const double gate = exact_sum(problem, row, gate_row);
+      return gate / (1.0 + std::exp(-gate)) * exact_sum(problem, row, gate_row + 16);
+    }
+  }
+  return 0.0;
+}
+
+constexpr LinearEpilogue kEpilogues[] = {
+    LinearEpilogue::kStore, LinearEpilogue::kAddToOut, LinearEpilogue::kSiluMul};
+
+TEST(LinearQuantized, IsTheProductOfWhatWasRounded) {
+  ThreadPool pool(1);
+  for (const LinearEpilogue epilogue : kEpilogues) {
+    for (const QuantizedFormat format : kQuantizedFormats) {
+      const Problem problem = make_problem({3, 192, 37}, format, epilogue, true);
+      const std::vector<float> x = rounded_inputs(problem);
+      const std::vector<float> out = solve({Isa::kReference, pool}, problem);
+      for (size_t i = 0; i < out.size(); ++i) {
+        const double exact = exact_output(problem, x, i);
+        EXPECT_NEAR(out[i], exact, 2e-4) << name_of(format) << " element " << i;
+      }
+    }
+  }
+}
+
+TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
+  ThreadPool one(1);
+  ThreadPool three(3);
+  for (const LinearEpilogue epilogue : kEpilogues) {
+    for (const QuantizedFormat format : kQuantizedFormats) {
+      for (const Shape& shape : shapes()) {
+        const bool with_bias = shape.num_tokens % 2 == 1;
+        const Problem problem = make_problem(shape, format, epilogue, with_bias);
+        const std::vector<float> expected = solve({Isa::kReference, one}, problem);
+        for (const Isa isa : supported_isas()) {
+          ASSERT_EQ(bits_of(solve({isa, one}, problem)), bits_of(expected))
+              << name_of(isa) << ' ' << name_of(format) << ' ' << shape.num_tokens << " x "
+              << shape.num_inputs << " x " << shape.num_outputs;
+          ASSERT_EQ(bits_of(solve({isa, three}, problem)), bits_of(expected)) << name_of(isa);
+        }
+      }
+    }
+  }
+}
+
+TEST(LinearQuantized, IsExactWhereBytesAreLargest) {
+  // 255 * 127 twice is more than 16 bits hold.
+  ThreadPool pool(1);
+  for (const QuantizedFormat format : kQuantizedFormats) {
+    std::vector<float> ones(64, 0.0F);
+    ones[0] = 1.0F;  // rotated: 64 equal values, the largest code each
+    Problem problem = {
+        .shape = {1, 64, 1},
+        .epilogue = LinearEpilogue::kStore,
+        .weights = quantized(format, ones, 64),
+        .x = ones,
+        .bias = {},
+        .out = {0.0F},
+    };
+    const std::vector<float> expected = solve({Isa::kReference, pool}, problem);
+    EXPECT_NEAR(expected[0], 1.0F, 0.01F);
+    for (const Isa isa : supported_isas()) {
+      EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(expected)) << name_of(isa);
+    }
+  }
+}
+
+TEST(LinearQuantized, GivesATokenTheSameBitsAloneAndAmongOthers) {
+  ThreadPool pool(2);
+  for (const QuantizedFormat format : kQuantizedFormats) {
+    for (const Isa isa : supported_isas()) {
+      const Problem all = make_problem({77, 150, 100}, format, LinearEpilogue::kStore, false);
+      const std::vector<float> together = solve({isa, pool}, all);
+      for (size_t token = 0; token < 77; token += 4) {
+        std::vector<float> x(&all.x[token * 150], &all.x[token * 150] + 150);
+        std::vector<float> out(100);
+        Buffer scratch = encoding_scratch(1, 150);
+        const EncodedRows rows = encode_rows({isa, pool}, rows_of(x, 150), scratch.bytes());
+        linear_quantized(
+            {isa, pool}, {.x = rows, .weights = all.weights, .bias = {}, .out = rows_of(out, 100)}
+        );
+        EXPECT_EQ(bits_of(out), bits_of(std::span(together).subspan(token * 100, 100)));
+      }
+    }
+  }
+}
+
+TEST(LinearQuantized, DoesNothingForNoTokens) {
+  ThreadPool pool(1);
+  const Problem problem =
+      make_problem({0, 20, 30}, QuantizedFormat::kInt8, LinearEpilogue::kStore, false);
+  EXPECT_TRUE(solve({best_isa(), pool}, problem).empty());
+}
+
+TEST(LinearQuantizedDeathTest, RefusesShapesThatDoNotFit) {
+  ThreadPool pool(1);
+  Problem problem =
+      make_problem({2, 65, 30}, QuantizedFormat::kInt8, LinearEpilogue::kStore, false);
+  problem.shape.num_inputs = 13;
+  problem.x.resize(26);
+  EXPECT_DEATH(solve({best_isa(), pool}, problem), "x has the weights' inputs");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,172 @@
+#include "kernels/quantized/quantized_matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "kernels/quantized/encode_rows.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
+#include "kernels/quantized/round_group.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kRows = QuantizedMatrix::kPanelRows;
+constexpr size_t kGroup = QuantizedMatrix::kGroup;
+static_assert(kGroup == kActivationGroup, "one scale of the weights for each of the activations");
+
+size_t group_bytes(QuantizedFormat format) {
+  return format == QuantizedFormat::kInt8 ? Int8Weights::kGroupBytes : Int4Weights::kGroupBytes;
+}
+
+// nullopt when it does not fit a size_t.
+std::optional<size_t> checked_panel_bytes(QuantizedFormat format, size_t num_columns) {
+  if (num_columns > SIZE_MAX / 2) return std::nullopt;
+  const size_t num_groups = div_ceil(num_columns, kGroup);
+  const std::optional<size_t> groups = checked_mul(num_groups, group_bytes(format) + kRows);
+  const std::optional<size_t> all =
+      groups ? checked_add(*groups, kRows * sizeof(float) + 63) : groups;
+  return all ? std::optional(*all / 64 * 64) : std::nullopt;
+}
+
+// The parts of one panel.
+struct PanelView {
+  unsigned char* groups;
+  unsigned char* group_scales;  // [num_groups][16]
+  unsigned char* row_scales;    // [16] floats
+};
+
+PanelView view_of(const QuantizedMatrix& matrix, unsigned char* panel) {
+  unsigned char* scales = panel + matrix.num_groups() * group_bytes(matrix.format());
+  return {panel, scales, scales + matrix.num_groups() * kRows};
+}
+
+void put_codes(QuantizedFormat format, unsigned char* group, size_t row, const GroupCodes& codes) {
+  for (size_t input = 0; input < kGroup; ++input) {
+    if (format == QuantizedFormat::kInt8) {
+      group[(input / 4 * kRows + row) * 4 + input % 4] = codes[input];
+    } else {
+      unsigned char& byte = group[(input / 8 * kRows + row) * 4 + input % 4];
+      const bool is_high = input % 8 >= 4;
+      byte = static_cast<unsigned char>(
+          is_high ? (byte & 15) | (codes[input] << 4) : (byte & 0xF0) | codes[input]
+      );
+    }
+  }
+}
+
+// A code's weight in units of its scales.
+float weight_of(QuantizedFormat format, const unsigned char* group, size_t row, size_t input) {
+  if (format == QuantizedFormat::kInt8) {
+    return static_cast<float>(group[(input / 4 * kRows + row) * 4 + input % 4]) - 128.0F;
+  }
+  const int byte = group[(input / 8 * kRows + row) * 4 + input % 4];
+  return static_cast<float>(kInt4Codes[input % 8 < 4 ? byte & 15 : byte >> 4]) - 128.0F;
+}
+
+}  // namespace
+
+std::string_view name_of(QuantizedFormat format) {
+  return format == QuantizedFormat::kInt8 ? "int8" : "int4";
+}
+
+std::optional<QuantizedFormat> quantized_format_from_name(std::string_view name) {
+  if (name == "int8") return QuantizedFormat::kInt8;
+  if (name == "int4") return QuantizedFormat::kInt4;
+  return std::nullopt;
+}
+
+std::optional<size_t> QuantizedMatrix::num_bytes(
+    QuantizedFormat format, size_t num_rows, size_t num_columns
+) {
+  const std::optional<size_t> panel = checked_panel_bytes(format, num_columns);
+  return panel ? checked_mul(div_ceil(num_rows, kRows), *panel) : std::nullopt;
+}
+
+Result<QuantizedMatrix> QuantizedMatrix::allocate(
+    QuantizedFormat format, size_t num_rows, size_t num_columns
+) {
+  CHECK(num_rows > 0 && num_columns > 0, "a matrix has rows and columns");
+  const std::optional<size_t> bytes = num_bytes(format, num_rows, num_columns);
+  if (!bytes) {
+    return Error{
+        ErrorCode::kResourceExhausted,
+        fmt::format("a matrix of {} x {} does not fit in memory", num_rows, num_columns),
+        {}};
+  }
+  Result<Buffer> buffer = Buffer::allocate(*bytes);
+  if (!buffer) return buffer.error();
+
+  QuantizedMatrix matrix;
+  matrix.format_ = format;
+  matrix.num_rows_ = num_rows;
+  matrix.num_columns_ = num_columns;
+  matrix.buffer_ = *std::move(buffer);
+  return matrix;
+}
+
+size_t QuantizedMatrix::num_panels() const {
+  return div_ceil(num_rows_, kRows);
+}
+size_t QuantizedMatrix::num_groups() const {
+  return div_ceil(num_columns_, kGroup);
+}
+size_t QuantizedMatrix::panel_bytes() const {
+  return *checked_panel_bytes(format_, num_columns_);
+}
+
+std::span<const std::byte> QuantizedMatrix::panel(size_t index) const {
+  CHECK(index < num_panels(), "the panel is within the matrix");
+  return buffer_.bytes().subspan(index * panel_bytes(), panel_bytes());
+}
+std::span<std::byte> QuantizedMatrix::panel(size_t index) {
+  CHECK(index < num_panels(), "the panel is within the matrix");
+  return buffer_.bytes().subspan(index * panel_bytes(), panel_bytes());
+}
+
+void QuantizedMatrix::pack_panel(size_t index, std::span<const float> rows, Isa isa) {
+  CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
+  auto* bytes = reinterpret_cast<unsigned char*>(panel(index).data());
+  const PanelView view = view_of(*this, bytes);
+  const size_t rotation = rotation_size(num_columns_);
+  std::vector<float> row(num_groups() * kGroup);
+  std::vector<float> scales(num_groups());
+  for (size_t r = 0; r < rows.size() / num_columns_; ++r) {
+    std::ranges::fill(row, 0.0F);
+    std::ranges::copy(rows.subspan(r * num_columns_, num_columns_), row.begin());
+    rotate(isa, row, rotation);
+    const float row_scale = scale_groups(format_, row, 1.0F / static_cast<float>(rotation), scales);
+    std::memcpy(view.row_scales + r * sizeof row_scale, &row_scale, sizeof row_scale);
+    for (size_t group = 0; group < num_groups(); ++group) {
+      const auto values = std::span<const float, kGroup>(&row[group * kGroup], kGroup);
+      unsigned char* place = view.groups + group * group_bytes(format_);
+      view.group_scales[group * kRows + r] = static_cast<unsigned char>(scales[group]);
+      put_codes(format_, place, r, round_group(format_, values, scales[group] * row_scale));
+    }
+  }
+}
+
+void QuantizedMatrix::copy_row(size_t row, std::span<float> out) const {
+  CHECK(row < num_rows_ && out.size() == num_columns_, "a row of this matrix");
+  const auto* bytes = reinterpret_cast<const unsigned char*>(panel(row / kRows).data());
+  const unsigned char* group_scales = bytes + num_groups() * group_bytes(format_);
+  const unsigned char* row_scales = group_scales + num_groups() * kRows;
+  float row_scale = 0.0F;
+  std::memcpy(&row_scale, row_scales + row % kRows * sizeof row_scale, sizeof row_scale);
+  std::vector<float> values(num_groups() * kGroup);
+  for (size_t column = 0; column < values.size(); ++column) {
+    const size_t group = column / kGroup;
+    const unsigned char* codes = bytes + group * group_bytes(format_);
+    const float scale = static_cast<float>(group_scales[group * kRows + row % kRows]) * row_scale;
+    values[column] = weight_of(format_, codes, row % kRows, column % kGroup) * scale;
+  }
+  rotate(Isa::kReference, values, rotation_size(num_columns_));
+  std::copy_n(values.begin(), out.size(), out.begin());
+}
+
+}  // namespace millrace

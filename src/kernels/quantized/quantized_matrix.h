@@ -1,0 +1,82 @@
+// A weight matrix in 8 or 4 bits, in the layout that linear_quantized reads. Written once at load,
+// by several threads on different panels; afterwards read-only and shared.
+//
+// Rows are rotated along their inputs (encode_rows.h) and then rounded in groups of 64 inputs. A
+// group has a whole number of 1 to 255 as its scale, a row has a float: weight ~ code * group scale
+// * row scale. Codes are -127 .. 127 with int8 and the 16 entries of kInt4Codebook with int4.
+//
+// A panel of 16 rows, padded to a multiple of 64 bytes (inputs padded to groups with zeros):
+//
+//   int8   uint8 [num_groups * 16][16 rows][4]  code + 128 of four inputs in turn, as vpdpbusd
+//                                               takes them
+//   int4   uint8 [num_groups * 8][16 rows][4]   indices into the codebook: byte j has input j of
+//                                               eight in its lower four bits, input j + 4 above
+//   then   uint8 [num_groups][16]               scales of the groups
+//          float [16]                           scales of the rows
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+#include "kernels/isa.h"
+#include "tensor/buffer.h"
+
+namespace millrace {
+
+enum class QuantizedFormat { kInt8, kInt4 };
+
+// "int8", "int4": the spellings of `--quantization`.
+[[nodiscard]] std::string_view name_of(QuantizedFormat format);
+[[nodiscard]] std::optional<QuantizedFormat> quantized_format_from_name(std::string_view name);
+
+class QuantizedMatrix {
+ public:
+  static constexpr size_t kPanelRows = 16;
+  static constexpr size_t kGroup = 64;  // inputs that share a scale
+
+  QuantizedMatrix() = default;
+
+  // All bytes zero. kResourceExhausted when there is no such memory.
+  static Result<QuantizedMatrix> allocate(
+      QuantizedFormat format, size_t num_rows, size_t num_columns
+  );
+
+  // What allocate() takes; nullopt when that does not fit a size_t.
+  static std::optional<size_t> num_bytes(
+      QuantizedFormat format, size_t num_rows, size_t num_columns
+  );
+
+  QuantizedFormat format() const { return format_; }
+  size_t num_rows() const { return num_rows_; }
+  size_t num_columns() const { return num_columns_; }
+  size_t num_panels() const;
+  size_t num_groups() const;
+  size_t num_bytes() const { return buffer_.num_bytes(); }
+  size_t panel_bytes() const;  // from one panel to the next
+  const void* data() const { return buffer_.bytes().data(); }
+
+  // One panel as it lies in memory: what a file keeps of it.
+  std::span<const std::byte> panel(size_t index) const;
+  std::span<std::byte> panel(size_t index);
+
+  // Rotates and rounds rows [index * 16, + n) and puts them in their place. `rows`: [n,
+  // num_columns], n <= 16; numbers that are not finite become finite ones. The same bits with every
+  // `isa`. Threads may pack different panels at once.
+  void pack_panel(size_t index, std::span<const float> rows, Isa isa = best_isa());
+
+  // One row as it was rounded, rotated back. `out`: [num_columns].
+  void copy_row(size_t row, std::span<float> out) const;
+
+ private:
+  QuantizedFormat format_ = QuantizedFormat::kInt8;
+  size_t num_rows_ = 0;
+  size_t num_columns_ = 0;
+  Buffer buffer_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,114 @@
+#include "kernels/quantized/quantized_matrix.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/quantized/quantized_test_data.h"
+
+namespace millrace {
+namespace {
+
+std::vector<std::byte> bytes_of(const QuantizedMatrix& matrix) {
+  std::vector<std::byte> bytes(matrix.num_bytes());
+  std::memcpy(bytes.data(), matrix.data(), bytes.size());
+  return bytes;
+}
+
+// Sums of twelve uniform numbers: nearly normal, variance 4.
+std::vector<float> normal_floats(size_t size, uint64_t seed) {
+  const std::vector<float> uniform = random_floats(size * 12, seed);
+  std::vector<float> values(size);
+  for (size_t i = 0; i < uniform.size(); ++i) values[i / 12] += uniform[i];
+  return values;
+}
+
+// Root of the squared error over the square of what was rounded.
+double relative_error(const QuantizedMatrix& matrix, std::span<const float> rows) {
+  double error = 0.0;
+  double square = 0.0;
+  std::vector<float> row(matrix.num_columns());
+  for (size_t r = 0; r < matrix.num_rows(); ++r) {
+    matrix.copy_row(r, row);
+    for (size_t i = 0; i < row.size(); ++i) {
+      const auto exact = static_cast<double>(rows[r * row.size() + i]);
+      error += (exact - static_cast<double>(row[i])) * (exact - static_cast<double>(row[i]));
+      square += exact * exact;
+    }
+  }
+  return std::sqrt(error / square);
+}
+
+TEST(QuantizedMatrix, KeepsWeightsToWithinWhatItsBitsCanSay) {
+  for (const size_t num_columns : {64, 100, 896}) {
+    const std::vector<float> rows = normal_floats(37 * num_columns, 3);
+    EXPECT_LT(relative_error(quantized(QuantizedFormat::kInt8, rows, num_columns), rows), 0.0075);
+    EXPECT_LT(relative_error(quantized(QuantizedFormat::kInt4, rows, num_columns), rows), 0.088);
+  }
+}
+
+TEST(QuantizedMatrix, SpreadsAnOutlierInsteadOfLosingTheRest) {
+  std::vector<float> rows = normal_floats(16 * 1024, 4);
+  for (size_t row = 0; row < 16; ++row) rows[row * 1024 + row * 60] = 300.0F;
+  const QuantizedMatrix matrix = quantized(QuantizedFormat::kInt8, rows, 1024);
+  std::vector<float> row(1024);
+  matrix.copy_row(3, row);
+  double error = 0.0;
+  for (size_t i = 0; i < 1024; ++i) {
+    const auto difference = static_cast<double>(row[i] - rows[3 * 1024 + i]);
+    error += difference * difference / 1024.0;
+  }
+  // Rounding 300 without the rotation, its neighbours would be off by 300 / 127 / sqrt(12) = 0.68.
+  EXPECT_LT(std::sqrt(error), 0.08);
+}
+
+TEST(QuantizedMatrix, HasTheSameBitsPackedByEveryInstructionSet) {
+  for (const QuantizedFormat format : kQuantizedFormats) {
+    const std::vector<float> rows = random_floats(21 * 130, 5);
+    const auto expected = bytes_of(quantized(format, rows, 130, Isa::kReference));
+    for (const Isa isa : supported_isas()) {
+      EXPECT_EQ(bytes_of(quantized(format, rows, 130, isa)), expected) << name_of(isa);
+    }
+  }
+}
+
+TEST(QuantizedMatrix, TakesTheBytesThatItSays) {
+  // 14 groups of 64 inputs: codes, a byte of scale a row, and a float of a row's own.
+  EXPECT_EQ(
+      QuantizedMatrix::num_bytes(QuantizedFormat::kInt8, 17, 896), 2U * (14 * (1024 + 16) + 96)
+  );
+  EXPECT_EQ(QuantizedMatrix::num_bytes(QuantizedFormat::kInt4, 16, 896), 14U * (512 + 16) + 96);
+  EXPECT_EQ(quantized(QuantizedFormat::kInt4, random_floats(896, 1), 896).num_bytes(), 7488U);
+  EXPECT_FALSE(QuantizedMatrix::num_bytes(QuantizedFormat::kInt8, 16, SIZE_MAX / 8));
+  EXPECT_FALSE(QuantizedMatrix::num_bytes(QuantizedFormat::kInt8, SIZE_MAX / 2, 1024));
+}
+
+TEST(QuantizedMatrix, KeepsZerosAndSurvivesWhatIsNoNumber) {
+  for (const QuantizedFormat format : kQuantizedFormats) {
+    std::vector<float> rows(3 * 64, 0.0F);
+    rows[64 + 7] = std::numeric_limits<float>::quiet_NaN();
+    rows[64 + 9] = std::numeric_limits<float>::infinity();
+    rows[128] = 1e-42F;
+    const QuantizedMatrix matrix = quantized(format, rows, 64);
+    std::vector<float> row(64);
+    for (size_t r = 0; r < 3; ++r) {
+      matrix.copy_row(r, row);
+      for (const float value : row) {
+        EXPECT_FALSE(std::isnan(value)) << name_of(format) << " row " << r;
+        EXPECT_TRUE(r != 0 || value == 0.0F);
+      }
+    }
+  }
+}
+
+TEST(QuantizedMatrix, IsNamedAsOnTheCommandLine) {
+  for (const QuantizedFormat format : kQuantizedFormats) {
+    EXPECT_EQ(quantized_format_from_name(name_of(format)), format);
+  }
+  EXPECT_EQ(quantized_format_from_name("int5"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace millrace

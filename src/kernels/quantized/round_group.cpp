@@ -1,0 +1,128 @@
+#include "kernels/quantized/round_group.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/lanes.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kGroup = QuantizedMatrix::kGroup;
+constexpr float kScaleMax = 255.0F;
+
+using Group = std::span<const float, kGroup>;
+
+// The codebook's entries, and the middles between them.
+constexpr std::array<float, 16> kEntries = [] {
+  std::array<float, 16> entries = {};
+  for (size_t i = 0; i < entries.size(); ++i)
+    entries[i] = static_cast<float>(kInt4Codes[i]) - 128.0F;
+  return entries;
+}();
+constexpr std::array<float, 15> kMiddles = [] {
+  std::array<float, 15> middles = {};
+  for (size_t i = 0; i < middles.size(); ++i) middles[i] = (kEntries[i] + kEntries[i + 1]) / 2.0F;
+  return middles;
+}();
+
+float peak_of(Group values) {
+  float peak = 0.0F;
+  for (const float value : values) peak = std::max(peak, std::fabs(value));
+  return peak;
+}
+
+// Indices of the nearest entries of values * inverse.
+GroupCodes nearest_entries(Group values, float inverse) {
+  std::array<float, kGroup> counts = {};  // floats: the comparisons are in float registers
+  for (const float middle : kMiddles) {
+    for (size_t i = 0; i < kGroup; ++i) counts[i] += values[i] * inverse > middle ? 1.0F : 0.0F;
+  }
+  GroupCodes codes;
+  for (size_t i = 0; i < kGroup; ++i) codes[i] = static_cast<unsigned char>(counts[i]);
+  return codes;
+}
+
+GroupCodes round_to_int8(Group values, float inverse) {
+  GroupCodes codes;
+  for (size_t i = 0; i < kGroup; ++i) {
+    const float value = std::clamp(values[i] * inverse, -127.0F, 127.0F);
+    codes[i] = static_cast<unsigned char>(static_cast<int>(value + 128.5F));
+  }
+  return codes;
+}
+
+struct Fit {
+  float scale = 0.0F;
+  float gain = -1.0F;  // by how much the squared error is below that of all zeros
+};
+
+// The scale of least squares for the entries that `scale` makes nearest.
+Fit fit(Group values, float scale) {
+  const GroupCodes codes = nearest_entries(values, 1.0F / scale);
+  float dot = 0.0F;
+  float square = 0.0F;
+  for (size_t i = 0; i < kGroup; ++i) {
+    dot += values[i] * kEntries[codes[i]];
+    square += kEntries[codes[i]] * kEntries[codes[i]];
+  }
+  if (!(square > 0.0F) || !(dot > 0.0F)) return {};
+  return {.scale = dot / square, .gain = dot * (dot / square)};
+}
+
+// The scale of the smallest squared error among some: where the largest value is rounded to the
+// lowest entry or a little beyond it.
+float best_scale(Group values) {
+  const float peak = peak_of(values);
+  if (!(peak > std::numeric_limits<float>::min() * 1024.0F)) return 0.0F;
+  constexpr int kNumTried = 8;
+  Fit best;
+  for (int i = 0; i < kNumTried; ++i) {
+    const float scale = peak / 127.0F * (0.78F + 0.06F * static_cast<float>(i));
+    const Fit found = fit(values, scale);
+    if (found.gain > best.gain) best = found;
+  }
+  return best.scale;
+}
+
+// Whole numbers of 1 .. 255 for scales of up to 255 * unit.
+float whole_scale(QuantizedFormat format, float scale, float unit) {
+  if (!(unit > 0.0F)) return 1.0F;
+  const float units = scale / unit;
+  // int8 rounds up, so that nothing is clipped; the factor takes back what the division rounded.
+  const float whole =
+      format == QuantizedFormat::kInt8 ? std::ceil(units * (1.0F - 1e-6F)) : std::round(units);
+  return std::clamp(whole, 1.0F, kScaleMax);
+}
+
+}  // namespace
+
+float scale_groups(
+    QuantizedFormat format, std::span<float> row, float factor, std::span<float> group_scales
+) {
+  constexpr float kMost = 1e37F;
+  for (float& value : row) {
+    value = std::isnan(value) ? 0.0F : std::clamp(value * factor, -kMost, kMost);
+  }
+  float largest = 0.0F;
+  for (size_t group = 0; group < group_scales.size(); ++group) {
+    const Group values(&row[group * kGroup], kGroup);
+    const bool is_int8 = format == QuantizedFormat::kInt8;
+    group_scales[group] = is_int8 ? peak_of(values) / 127.0F : best_scale(values);
+    largest = std::max(largest, group_scales[group]);
+  }
+  const float unit = largest / kScaleMax;
+  for (float& scale : group_scales) scale = whole_scale(format, scale, unit);
+  return unit;
+}
+
+GroupCodes round_group(QuantizedFormat format, Group values, float scale) {
+  const float inverse =
+      scale > 0.0F ? std::min(1.0F / scale, std::numeric_limits<float>::max()) : 0.0F;
+  return format == QuantizedFormat::kInt8 ? round_to_int8(values, inverse)
+                                          : nearest_entries(values, inverse);
+}
+
+}  // namespace millrace

@@ -1,0 +1,27 @@
+// How a rotated row of weights is rounded to 8 or 4 bits: first the scales, then the codes.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "kernels/quantized/quantized_matrix.h"
+
+namespace millrace {
+
+// int8: code + 128. int4: the index in the codebook.
+using GroupCodes = std::array<unsigned char, QuantizedMatrix::kGroup>;
+
+// Multiplies the row by `factor`, replaces what is not finite, and chooses its scales: the whole
+// numbers 1 .. 255 of its groups, into `group_scales`, and the float that it returns. int8 clips
+// nothing; int4 takes what leaves the smallest squared error of each group.
+// `row`: [num_groups * 64]; `group_scales`: [num_groups].
+float scale_groups(
+    QuantizedFormat format, std::span<float> row, float factor, std::span<float> group_scales
+);
+
+// The nearest codes; scale 0 makes zeros.
+GroupCodes round_group(
+    QuantizedFormat format, std::span<const float, QuantizedMatrix::kGroup> values, float scale
+);
+
+}  // namespace millrace

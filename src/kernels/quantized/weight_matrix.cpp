@@ -1,0 +1,93 @@
+#include "kernels/quantized/weight_matrix.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/quantized/encode_rows.h"
+#include "kernels/quantized/linear_quantized.h"
+
+namespace millrace {
+
+MatrixFormat WeightFormat::of_layers() const {
+  if (quantization) return *quantization;
+  return dtype;
+}
+
+MatrixFormat WeightFormat::of_head() const {
+  if (quantization) return QuantizedFormat::kInt8;
+  return dtype;
+}
+
+Result<WeightMatrix> WeightMatrix::allocate(
+    MatrixFormat format, size_t num_rows, size_t num_columns
+) {
+  WeightMatrix matrix;
+  if (const auto* dtype = std::get_if<DType>(&format)) {
+    Result<PackedMatrix> packed = PackedMatrix::allocate(*dtype, num_rows, num_columns);
+    if (!packed) return packed.error();
+    matrix.matrix_ = *std::move(packed);
+  } else {
+    Result<QuantizedMatrix> quantized =
+        QuantizedMatrix::allocate(std::get<QuantizedFormat>(format), num_rows, num_columns);
+    if (!quantized) return quantized.error();
+    matrix.matrix_ = *std::move(quantized);
+  }
+  return matrix;
+}
+
+std::optional<size_t> WeightMatrix::num_bytes(
+    MatrixFormat format, size_t num_rows, size_t num_columns
+) {
+  if (const auto* dtype = std::get_if<DType>(&format)) {
+    return PackedMatrix::num_bytes(*dtype, num_rows, num_columns);
+  }
+  return QuantizedMatrix::num_bytes(std::get<QuantizedFormat>(format), num_rows, num_columns);
+}
+
+size_t WeightMatrix::num_rows() const {
+  return std::visit([](const auto& matrix) { return matrix.num_rows(); }, matrix_);
+}
+size_t WeightMatrix::num_columns() const {
+  return std::visit([](const auto& matrix) { return matrix.num_columns(); }, matrix_);
+}
+size_t WeightMatrix::num_bytes() const {
+  return std::visit([](const auto& matrix) { return matrix.num_bytes(); }, matrix_);
+}
+
+void WeightMatrix::pack_panel(size_t panel, std::span<const float> rows) {
+  std::visit([&](auto& matrix) { matrix.pack_panel(panel, rows); }, matrix_);
+}
+
+size_t multiply_scratch_bytes(
+    const WeightFormat& format, size_t num_threads, size_t num_tokens, size_t num_inputs
+) {
+  if (!format.quantization) {
+    return linear_scratch_bytes(format.dtype, num_threads, num_tokens, num_inputs);
+  }
+  return num_tokens * EncodedRows::row_bytes(num_inputs);
+}
+
+void multiply(const Executor& executor, const MultiplyArgs& args) {
+  if (const PackedMatrix* packed = args.weights.packed()) {
+    linear(
+        executor,
+        {.x = args.x,
+         .weights = *packed,
+         .bias = args.bias,
+         .out = args.out,
+         .epilogue = args.epilogue,
+         .scratch = args.scratch}
+    );
+    return;
+  }
+  linear_quantized(
+      executor,
+      {.x = encode_rows(executor, args.x, args.scratch),
+       .weights = *args.weights.quantized(),
+       .bias = args.bias,
+       .out = args.out,
+       .epilogue = args.epilogue}
+  );
+}
+
+}  // namespace millrace

@@ -1,0 +1,75 @@
+// A weight matrix in whatever format it is kept, and the product with it: the one place that knows
+// both families of formats. Written once at load; afterwards read-only and shared.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <variant>
+
+#include "kernels/executor.h"
+#include "kernels/linear.h"
+#include "kernels/packed_matrix.h"
+#include "kernels/quantized/quantized_matrix.h"
+#include "kernels/rows.h"
+
+namespace millrace {
+
+using MatrixFormat = std::variant<DType, QuantizedFormat>;
+
+// How the matrices of a model are kept.
+struct WeightFormat {
+  DType dtype = DType::kBFloat16;
+  std::optional<QuantizedFormat> quantization = {};  // none: all of them in `dtype`
+
+  MatrixFormat of_embedding() const { return dtype; }  // rows of it are looked up
+  MatrixFormat of_layers() const;
+  // int8 with any quantization: each token that is chosen passes through it.
+  MatrixFormat of_head() const;
+};
+
+class WeightMatrix {
+ public:
+  static constexpr size_t kPanelRows = 16;
+
+  WeightMatrix() = default;
+
+  // kResourceExhausted when there is no such memory.
+  static Result<WeightMatrix> allocate(MatrixFormat format, size_t num_rows, size_t num_columns);
+  // What allocate() takes; nullopt when that does not fit a size_t.
+  static std::optional<size_t> num_bytes(MatrixFormat format, size_t num_rows, size_t num_columns);
+
+  size_t num_rows() const;
+  size_t num_columns() const;
+  size_t num_bytes() const;
+
+  // As PackedMatrix::pack_panel() and QuantizedMatrix::pack_panel().
+  void pack_panel(size_t panel, std::span<const float> rows);
+
+  // nullptr when it is not of that kind.
+  const PackedMatrix* packed() const { return std::get_if<PackedMatrix>(&matrix_); }
+  const QuantizedMatrix* quantized() const { return std::get_if<QuantizedMatrix>(&matrix_); }
+
+ private:
+  std::variant<PackedMatrix, QuantizedMatrix> matrix_;
+};
+
+// What a product with any matrix of a model works in: its inputs as the kernel reads them, and what
+// linear_scratch_bytes() says.
+size_t multiply_scratch_bytes(
+    const WeightFormat& format, size_t num_threads, size_t num_tokens, size_t num_inputs
+);
+
+struct MultiplyArgs {
+  ConstRows x;  // [num_tokens, weights.num_columns()]
+  const WeightMatrix& weights;
+  std::span<const float> bias;  // as LinearArgs
+  Rows out;                     // as LinearArgs
+  LinearEpilogue epilogue = LinearEpilogue::kStore;
+  std::span<std::byte> scratch = {};  // multiply_scratch_bytes(), aligned to 64 bytes
+};
+
+// linear() or linear_quantized().
+void multiply(const Executor& executor, const MultiplyArgs& args);
+
+}  // namespace millrace
