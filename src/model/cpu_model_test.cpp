@@ -187,11 +187,25 @@ TEST(CpuModel, GivesTheLogitsOfTransformers) {
   }
 }
 
+constexpr WeightFormat kFormats[] = {
+    {DType::kFloat32},
+    {DType::kFloat16},
+    {DType::kBFloat16},
+    {DType::kBFloat16, QuantizedFormat::kInt8},
+    {DType::kFloat32, QuantizedFormat::kInt4},
+};
+
+CpuModelOptions options_for(const WeightFormat& format) {
+  CpuModelOptions options = options_for(format.dtype, format.dtype);
+  options.quantization = format.quantization;
+  return options;
+}
+
 TEST(CpuModel, GivesTheSameBitsWhollyInChunksTokenByTokenAndAmongNeighbours) {
   ThreadPool pool(2);
   for (const Golden& golden : read_goldens()) {
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-      const auto model = load_tiny(golden, options_for(dtype, dtype), pool, DType::kFloat32);
+    for (const WeightFormat& format : kFormats) {
+      const auto model = load_tiny(golden, options_for(format), pool, DType::kFloat32);
       for (const GoldenPrompt& prompt : golden.prompts) {
         const Logits whole = run_prompt(*model, prompt.token_ids, kMaxModelLen);
         EXPECT_EQ(run_prompt(*model, prompt.token_ids, 1), whole) << golden.name;
@@ -208,8 +222,8 @@ TEST(CpuModel, GivesTheSameBitsOnEveryInstructionSetThreadCountAndBlockSize) {
   ThreadPool one(1);
   ThreadPool three(3);
   for (const Golden& golden : read_goldens()) {
-    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-      CpuModelOptions options = options_for(dtype, dtype);
+    for (const WeightFormat& format : kFormats) {
+      CpuModelOptions options = options_for(format);
       options.isa = Isa::kReference;
       const auto reference = load_tiny(golden, options, one, DType::kFloat32);
       const std::vector<TokenId>& tokens = golden.prompts.front().token_ids;
@@ -220,7 +234,8 @@ TEST(CpuModel, GivesTheSameBitsOnEveryInstructionSetThreadCountAndBlockSize) {
         options.block_size = isa == Isa::kAvx2 ? 48 : 32;
         const auto model = load_tiny(golden, options, three, DType::kFloat32);
         EXPECT_EQ(run_prompt(*model, start, kMaxModelLen), expected)
-            << golden.name << ' ' << name_of(isa) << ' ' << name_of(dtype);
+            << golden.name << ' ' << name_of(isa) << ' ' << name_of(format.dtype)
+            << (format.quantization ? ", quantized" : "");
       }
     }
   }
