@@ -1,4 +1,5 @@
 #include "kernels/lanes_avx512.h"
+#include "kernels/linear_bfloat16_lanes.h"
 #include "kernels/linear_kernel.h"
 #include "kernels/linear_lanes.h"
 #include "kernels/packed_bfloat16_avx512.h"
