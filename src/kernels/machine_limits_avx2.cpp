@@ -15,9 +15,10 @@ uint64_t sum_words_avx2(const void* data, size_t num_bytes) {
     }
   }
   uint64_t total = 0;
-  for (const __m256i& sum : sums) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
     uint64_t lanes[4];
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), sum);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), sums[i]);
     for (const uint64_t lane : lanes) total += lane;
   }
   return total;
@@ -33,9 +34,10 @@ uint64_t count_vfmadd_ymm(size_t num_rounds) {
     }
   }
   double total = 0.0;
-  for (const __m256& sum : sums) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
     float lanes[8];
-    _mm256_storeu_ps(lanes, sum);
+    _mm256_storeu_ps(lanes, sums[i]);
     for (const float lane : lanes) total += lane;
   }
   return static_cast<uint64_t>(total);
@@ -52,9 +54,10 @@ uint64_t count_vpdpbusd_ymm(size_t num_rounds) {
     }
   }
   uint64_t total = 0;
-  for (const __m256i& sum : sums) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
     uint32_t lanes[8];
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), sum);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), sums[i]);
     for (const uint32_t lane : lanes) total += lane;
   }
   return total;

@@ -6,11 +6,12 @@ namespace millrace {
 namespace {
 
 // Lanes one by one rather than by a tree of additions: it runs once, after millions of rounds.
-uint64_t total_of(const __m512 (&sums)[kDotSumsZmm]) {
+[[gnu::always_inline]] inline uint64_t total_of(const __m512 (&sums)[kDotSumsZmm]) {
   double total = 0.0;
-  for (const __m512& sum : sums) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
     float lanes[16];
-    _mm512_storeu_ps(lanes, sum);
+    _mm512_storeu_ps(lanes, sums[i]);
     for (const float lane : lanes) total += lane;
   }
   return static_cast<uint64_t>(total);
@@ -29,9 +30,10 @@ uint64_t sum_words_avx512(const void* data, size_t num_bytes) {
     }
   }
   uint64_t total = 0;
-  for (const __m512i& sum : sums) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
     uint64_t lanes[8];
-    _mm512_storeu_si512(lanes, sum);
+    _mm512_storeu_si512(lanes, sums[i]);
     for (const uint64_t lane : lanes) total += lane;
   }
   return total;
@@ -72,9 +74,10 @@ uint64_t count_vpdpbusd_zmm(size_t num_rounds) {
     }
   }
   uint64_t total = 0;
-  for (const __m512i& sum : sums) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
     uint32_t lanes[16];
-    _mm512_storeu_si512(lanes, sum);
+    _mm512_storeu_si512(lanes, sums[i]);
     for (const uint32_t lane : lanes) total += lane;
   }
   return total;

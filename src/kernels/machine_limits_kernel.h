@@ -17,6 +17,7 @@ uint64_t sum_words_avx512(const void* data, size_t num_bytes);
 
 // Independent sums, so that one instruction never waits for another: two start each cycle and each
 // takes up to six. Twelve, with room for a factor, is what sixteen registers have room for.
+// They must stay in registers: every loop over them is unrolled, also those outside the rounds.
 constexpr size_t kDotSumsYmm = 12;
 constexpr size_t kDotSumsZmm = 16;
 

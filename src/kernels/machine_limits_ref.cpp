@@ -30,9 +30,10 @@ uint64_t count_mulps_addps(size_t num_rounds) {
     }
   }
   double total = 0.0;
-  for (const __m128& sum : sums) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kDotSumsYmm; ++i) {
     float lanes[4];
-    _mm_storeu_ps(lanes, sum);
+    _mm_storeu_ps(lanes, sums[i]);
     for (const float lane : lanes) total += lane;
   }
   return static_cast<uint64_t>(total);
