@@ -115,33 +115,22 @@ std::vector<std::optional<double>> values_at(
 }
 
 // "30.58%", "30.58% +/- 1.20% *", "Tie" or "N/A".
-std::string faster_by_text(const Fastest& fastest, const FasterBySpread* spread) {
+std::string faster_by_text(
+    const RateComparison& comparison, Metric metric, const RateLoad& load, const Fastest& fastest
+) {
   if (fastest.is_tie) return "Tie";
   if (!fastest.percent) return "N/A";
   std::string text = fmt::format("{:.2f}%", *fastest.percent);
-  if (spread != nullptr) text += fmt::format(" +/- {:.2f}%", spread->half_width);
-  if (spread != nullptr && spread->is_significant) text += " *";
+  const auto rounds = comparison.compare(metric, load, *fastest.place, fastest.next);
+  if (!rounds) return text;
+  const Interval& interval = rounds->faster_percent_interval;
+  text += fmt::format(" +/- {:.2f}%", (interval.high - interval.low) / 2.0);
+  if (rounds->is_significant) text += " *";
   return text;
 }
 
-const FasterBySpread* spread_of(
-    std::span<const FasterBySpread> spreads,
-    const std::string& model,
-    Metric metric,
-    const RateLoad& load
-) {
-  for (const FasterBySpread& spread : spreads) {
-    const bool is_of = spread.model == model && spread.metric == metric &&
-                       spread.request_rate == load.request_rate;
-    if (is_of) return &spread;
-  }
-  return nullptr;
-}
-
 // The table below the bars: plotly.js wants it by column.
-json::object table_of(
-    const RateComparison& comparison, Metric metric, std::span<const FasterBySpread> spreads
-) {
+json::object table_of(const RateComparison& comparison, Metric metric) {
   json::array header = {"request_rate", "num_prompts"};
   for (const std::string& framework : comparison.frameworks) {
     header.push_back(json::string(plain(framework) + " (ms)"));
@@ -152,7 +141,6 @@ json::object table_of(
   for (const auto& [load, num_prompts] : comparison.loads) {
     const auto values = values_at(comparison, metric, load);
     const Fastest fastest = find_fastest(values);
-    const FasterBySpread* spread = spread_of(spreads, comparison.model, metric, load);
     auto column = columns.begin();
     (column++)->push_back(json::string(to_string(load)));
     (column++)->push_back(num_prompts);
@@ -161,7 +149,7 @@ json::object table_of(
                              : fastest.is_tie ? "Tie"
                                               : "N/A";
     (column++)->push_back(json::string(name));
-    (column++)->push_back(json::string(faster_by_text(fastest, spread)));
+    (column++)->push_back(json::string(faster_by_text(comparison, metric, load, fastest)));
   }
   json::array cells;
   for (json::array& column : columns) cells.push_back(std::move(column));
@@ -177,12 +165,7 @@ json::object table_of(
 }
 
 // All rates of one metric: bars, and the table of who was faster.
-std::string summary_chart(
-    const RateComparison& comparison,
-    Metric metric,
-    std::span<const FasterBySpread> spreads,
-    size_t number
-) {
+std::string summary_chart(const RateComparison& comparison, Metric metric, size_t number) {
   const RateMetricName name = name_of(metric);
   json::array data;
   for (size_t framework = 0; framework < comparison.frameworks.size(); ++framework) {
@@ -199,7 +182,7 @@ std::string summary_chart(
         "num_prompts: %{customdata[0]}<br>request_rate: %{x}<br>" + plain(label) + ": %{y:.2f} ms";
     data.push_back(std::move(bars));
   }
-  data.push_back(table_of(comparison, metric, spreads));
+  data.push_back(table_of(comparison, metric));
   json::object layout = layout_of(
       fmt::format("Model: {} | Summary for {} ({})", plain(comparison.model), name.key, name.title),
       "Request Rate / QPS",
@@ -265,11 +248,7 @@ std::string details_html(std::span<const PointSummary> rows) {
 
 }  // namespace
 
-std::string plotly_markdown(
-    std::span<const PointSummary> rows,
-    const ReportOptions& options,
-    std::span<const FasterBySpread> spreads
-) {
+std::string plotly_markdown(std::span<const PointSummary> rows, const ReportOptions& options) {
   std::string text = fmt::format(
       "# {}\n\n### Created {}\n\n",
       table_cell(
@@ -280,13 +259,13 @@ std::string plotly_markdown(
   size_t number = 0;
   for (const RateComparison& comparison : compare_rates(rows)) {
     for (const Metric metric : kRateMetrics) {
-      text += summary_chart(comparison, metric, spreads, ++number);
+      text += summary_chart(comparison, metric, ++number);
     }
     for (const auto& [load, num_prompts] : comparison.loads) {
       text += load_chart(comparison, load, ++number);
     }
   }
-  if (!spreads.empty()) {
+  if (text.find("% +/- ") != text.npos) {
     text +=
         "`+/-` is the half-width of the interval of confidence over the rounds; `*` marks a "
         "difference that is significant.\n\n";

@@ -21,8 +21,10 @@ namespace millrace::bench {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -253,17 +255,33 @@ TEST(PlotlyMarkdown, SaysTieAndNotAvailable) {
   EXPECT_THAT(table[3], ElementsAre("infinite", "120", "50.00", "N/A", "N/A", "N/A"));
 }
 
-TEST(PlotlyMarkdown, SpreadsStandBesideThePercentage) {
+// The half-width of Student's interval of the ratio of means; six rounds are the fewest of which
+// flipping signs can be sure.
+TEST(PlotlyMarkdown, RoundsGiveThePercentageASpreadAndItsSignificance) {
+  std::vector<PointSummary> clear;
+  std::vector<PointSummary> unclear;
+  for (const double round : {-2.0, -1.0, 0.0, 1.0, 2.0, 3.0}) {
+    clear.push_back(rate_row("vllm", 2.0, 100.0 + round));
+    clear.push_back(rate_row("sgl", 2.0, 70.0 - round));
+    unclear.push_back(rate_row("vllm", 2.0, 100.0 + 20.0 * round));
+    unclear.push_back(rate_row("sgl", 2.0, 99.0 - 20.0 * round));
+  }
+  const std::string page = plotly_markdown(clear, {});
+  const std::string cell = parse_charts(page).at(0).table()[1][5];
+  EXPECT_THAT(cell, StartsWith("30.85% +/- "));
+  EXPECT_THAT(cell, EndsWith("% *"));
+  EXPECT_THAT(page, HasSubstr("`*` marks a difference that is significant"));
+  const std::string other = parse_charts(plotly_markdown(unclear, {})).at(0).table()[1][5];
+  EXPECT_THAT(other, HasSubstr("% +/- "));
+  EXPECT_THAT(other, Not(EndsWith("*")));
+}
+
+TEST(PlotlyMarkdown, OneRoundHasNoSpread) {
   const std::vector<PointSummary> rows = {
       rate_row("vllm", 2.0, 100.0), rate_row("sgl", 2.0, 69.42)};
-  const std::vector<FasterBySpread> spreads = {
-      {"m", 2.0, Metric::kTtft, 1.2, true}, {"m", 2.0, Metric::kTpot, 40.0, false}};
-  const std::string page = plotly_markdown(rows, {}, spreads);
-  const auto charts = parse_charts(page);
-  EXPECT_EQ(charts.at(0).table()[1][5], "30.58% +/- 1.20% *");
-  EXPECT_EQ(charts.at(1).table()[1][5], "30.58% +/- 40.00%");
-  EXPECT_EQ(charts.at(2).table()[1][5], "30.58%");
-  EXPECT_THAT(page, HasSubstr("`*` marks a difference that is significant"));
+  const std::string page = plotly_markdown(rows, {});
+  EXPECT_EQ(parse_charts(page).at(0).table()[1][5], "30.58%");
+  EXPECT_THAT(page, Not(HasSubstr("significant")));
 }
 
 TEST(PlotlyMarkdown, RoundsOfOneFrameworkAreTakenTogether) {
@@ -274,7 +292,9 @@ TEST(PlotlyMarkdown, RoundsOfOneFrameworkAreTakenTogether) {
       rate_row("sgl", 2.0, 70.0)};
   const auto table = parse_charts(plotly_markdown(rows, {})).at(0).table();
   ASSERT_EQ(table.size(), 2u);
-  EXPECT_THAT(table[1], ElementsAre("2.0", "120", "100.00", "65.00", "sgl", "35.00%"));
+  EXPECT_THAT(
+      table[1], ElementsAre("2.0", "120", "100.00", "65.00", "sgl", StartsWith("35.00% +/- "))
+  );
 }
 
 TEST(PlotlyMarkdown, OfThreeFrameworksTheFirstIsComparedWithTheNext) {

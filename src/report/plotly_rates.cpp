@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <tuple>
 
 #include "report/figures.h"
@@ -34,9 +35,7 @@ void add_row(RateComparison& comparison, const PointSummary& row) {
   for (const Metric metric : kRateMetrics) {
     const auto mean = mean_of(row, metric);
     if (!mean || !std::isfinite(*mean)) continue;
-    RateMean& sum = comparison.means[{metric, load, framework}];
-    sum.sum += *mean;
-    ++sum.num_rows;
+    comparison.rounds[{metric, load, framework}].push_back(*mean);
   }
 }
 
@@ -51,9 +50,24 @@ std::string to_string(const RateLoad& load) {
 
 std::optional<double> RateComparison::mean(Metric metric, const RateLoad& load, size_t framework)
     const {
-  const auto found = means.find({metric, load, framework});
-  if (found == means.end()) return std::nullopt;
-  return found->second.sum / static_cast<double>(found->second.num_rows);
+  const auto found = rounds.find({metric, load, framework});
+  if (found == rounds.end()) return std::nullopt;
+  const std::vector<double>& values = found->second;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+std::optional<PairedComparison> RateComparison::compare(
+    Metric metric, const RateLoad& load, size_t framework, size_t other
+) const {
+  const auto first = rounds.find({metric, load, framework});
+  const auto second = rounds.find({metric, load, other});
+  if (first == rounds.end() || second == rounds.end()) return std::nullopt;
+  if (first->second.size() != second->second.size()) return std::nullopt;
+  std::vector<PairedBlock> blocks;
+  for (size_t i = 0; i < first->second.size(); ++i) {
+    blocks.push_back({.first = first->second[i], .second = second->second[i]});
+  }
+  return compare_paired(blocks);
 }
 
 std::vector<RateComparison> compare_rates(std::span<const PointSummary> rows) {
@@ -75,7 +89,7 @@ Fastest find_fastest(const std::vector<std::optional<double>>& values) {
   const double faster = order[0].first;
   const double slower = order[1].first;
   if (faster == slower) return {.is_tie = true};
-  Fastest fastest = {.place = order[0].second};
+  Fastest fastest = {.place = order[0].second, .next = order[1].second};
   if (slower > 0.0) fastest.percent = 100.0 * (slower - faster) / slower;
   return fastest;
 }

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "results/paired_comparison.h"
 #include "results/point_summary.h"
 
 namespace millrace::bench {
@@ -28,20 +29,18 @@ struct RateLoad {
 // "1.0", "infinite", "infinite, 8 at once"
 std::string to_string(const RateLoad& load);
 
-// Of one load and one framework: the mean over its rows.
-struct RateMean {
-  double sum = 0.0;
-  int64_t num_rows = 0;
-};
-
 struct RateComparison {
   std::string model;
   std::vector<std::string> frameworks;  // in the order in which they come first
   std::map<RateLoad, int64_t> loads;    // ascending, infinity last; with the number of prompts
-  // none: no row said it
+  // Of the rounds of one framework; none: no row said it.
   std::optional<double> mean(Metric metric, const RateLoad& load, size_t framework) const;
+  // Of the two round by round; none: they have not the same number of rounds, or fewer than two.
+  std::optional<PairedComparison> compare(
+      Metric metric, const RateLoad& load, size_t framework, size_t other
+  ) const;
 
-  std::map<std::tuple<Metric, RateLoad, size_t>, RateMean> means;
+  std::map<std::tuple<Metric, RateLoad, size_t>, std::vector<double>> rounds;  // in their order
 };
 
 // By model, in the order in which they come first.
@@ -49,6 +48,7 @@ std::vector<RateComparison> compare_rates(std::span<const PointSummary> rows);
 
 struct Fastest {
   std::optional<size_t> place;    // of the least; none: two share it, or fewer than two are there
+  size_t next = 0;                // where there is a place: of the next
   bool is_tie = false;            // two share the least
   std::optional<double> percent;  // 100 * (slower - faster) / slower, of the next and the least
 };

@@ -33,21 +33,10 @@ std::string grid_markdown(std::span<const PointSummary> rows, const ReportOption
 std::string guidellm_markdown(std::span<const PointSummary> rows, const ReportOptions& options);
 std::string concurrency_markdown(std::span<const PointSummary> rows, const ReportOptions& options);
 
-// How sure a cell of `Faster by (%)` is, where several rounds or blocks tell.
-struct FasterBySpread {
-  std::string model;
-  double request_rate = 0.0;  // as in the rows' plans; infinity too
-  Metric metric = Metric::kTtft;
-  double half_width = 0.0;  // of the interval of confidence, in points of the percentage
-  bool is_significant = false;
-};
-// One set of charts for each model. Rows of one framework at one rate are taken together by their
-// mean; the percentage is of the fastest and the next.
-std::string plotly_markdown(
-    std::span<const PointSummary> rows,
-    const ReportOptions& options,
-    std::span<const FasterBySpread> spreads = {}
-);
+// One set of charts for each model. Rows of one framework at one rate are rounds, taken together by
+// their mean; the percentage is of the fastest and the next, with its half-width and a mark of
+// significance (results/paired_comparison.h) where both have several rounds.
+std::string plotly_markdown(std::span<const PointSummary> rows, const ReportOptions& options);
 std::string sglang_console(const PointSummary& row);
 
 // One JSON object each, with the keys and the order of the tool; `details`: with per-request

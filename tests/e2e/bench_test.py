@@ -110,6 +110,9 @@ class CommandsTest(BenchTest):
                               "--seconds-per-rate", 1, "--inf-prompts", 8, "--no-calibration", "--jsonl", "p.jsonl")
             self.assertIn("Plotly.newPlot", done.stdout)
             self.assertTrue((self.folder / "p.jsonl").read_text())
+            done = self.bench("rate", *both, "--input-len", 16, "--output-len", 8, "--request-rate", "inf",
+                              "--inf-prompts", 4, "--rounds", 6, "--no-calibration")
+            self.assertRegex(done.stdout, r"\d% \+/- \d+\.\d\d% \*")
             done = self.bench("compare", *both, *SHORT, "--num-prompts", 6, "--max-concurrency", 2, "--rounds", 8)
             for name in ("mean TTFT", "mean E2E"):
                 line = next(line for line in done.stdout.splitlines() if name in line)

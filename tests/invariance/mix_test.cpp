@@ -150,7 +150,17 @@ TEST(Mixes, SmolLm2SaysTheSameInEveryMix) {
        .catalog = {.num_entries = 12, .num_prompt_tokens_max = 60, .num_output_tokens_max = 6}},
       totals
   );
-  expect_reuse(totals, 1);
+  // Six mixes are all there is time for, too few for everything that expect_reuse() wants to see;
+  // guesses of this model are in Invariance.SmolLm2SaysTheSameWhateverIsGuessed.
+  expect_happened(
+      {{"complete", totals.num_complete},
+       {"one of several choices", totals.num_of_several},
+       {"cached", totals.num_cached},
+       {"exact repeats resumed", totals.num_repeats_resumed},
+       {"mixed batches", totals.num_mixed_batches},
+       {"chunks", totals.num_chunks}},
+      1
+  );
 }
 
 }  // namespace

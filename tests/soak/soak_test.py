@@ -60,7 +60,8 @@ class Audit:
         # Blocks that are kept for prompts to come are given back on demand, and then every one is free.
         assert server.request("POST", "/reset_prefix_cache").status == 200
         eventually(lambda: server.metric("vllm:kv_cache_usage_perc") == 0, what="every block free")
-        eventually(lambda: server.num_fds() == self.num_fds, what=f"{self.num_fds} descriptors, not {server.num_fds()}")
+        # Fewer are no leak: at first the connection that asked whether the server was ready may not have been closed.
+        eventually(lambda: server.num_fds() <= self.num_fds, what=f"{self.num_fds} descriptors, not {server.num_fds()}")
         assert num_threads(server) == self.num_threads, (num_threads(server), self.num_threads)
         self.check_ends()
         self.rss.append((num_requests, server.rss_bytes()))

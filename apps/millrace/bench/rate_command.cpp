@@ -29,6 +29,7 @@ struct RateFlags {
   double burstiness = 1.0;
   double seconds_per_rate = 120.0;
   int64_t inf_prompts = 2000;
+  int64_t num_rounds = 1;
   int64_t input_len = 1000;
   int64_t output_len = 100;
   std::string jsonl;
@@ -61,6 +62,12 @@ void add_flags(CommandLine& line, RateFlags& flags) {
   line.add("--burstiness", flags.burstiness, "gamma's shape: 1 is Poisson (1)");
   line.add("--seconds-per-rate", flags.seconds_per_rate, "requests are rate times this (120)");
   line.add("--inf-prompts", flags.inf_prompts, "requests where the rate is inf (2000)");
+  line.add(
+      "--rounds",
+      flags.num_rounds,
+      "each rate so often, the servers in turn: differences get a spread, and from six on a mark "
+      "of significance (1)"
+  );
   line.add("--input-len,--random-input-len,--isl", flags.input_len, "tokens of a prompt (1000)");
   line.add("--output-len,--random-output-len,--osl", flags.output_len, "of an answer (100)");
   add_limit_flags(line, flags.bench.load);
@@ -69,13 +76,14 @@ void add_flags(CommandLine& line, RateFlags& flags) {
   line.set_footer(kFooter);
 }
 
-PointSpec spec_of(const RateFlags& flags, double rate) {
+PointSpec spec_of(const RateFlags& flags, double rate, int64_t round) {
   LoadFlags load;
   load.request_rate = rate;
   load.burstiness = flags.burstiness;
   PointSpec spec;
   spec.load = load_of(load);
   spec.name = std::isinf(rate) ? "rate inf" : fmt::format("rate {}", rate);
+  if (flags.num_rounds > 1) spec.name += fmt::format(" round {}", round + 1);
   spec.dataset = flags.bench.dataset;
   spec.dataset.name = "random";
   spec.dataset.input_len = flags.input_len;
@@ -91,16 +99,24 @@ Result<int> measure(const RateFlags& flags, const std::string& command) {
   if (!(flags.seconds_per_rate > 0.0)) {
     return invalid_argument("--seconds-per-rate must be above 0", "--seconds-per-rate");
   }
+  constexpr int64_t kRoundsMax = 1000;
+  if (flags.num_rounds < 1 || flags.num_rounds > kRoundsMax) {
+    return invalid_argument(fmt::format("--rounds must be 1 to {}", kRoundsMax), "--rounds");
+  }
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();
   Result<std::vector<MeasuredServer>> servers = connect_all(flags.bench, flags.frameworks);
   if (!servers) return servers.error();
-  for (size_t i = 0; i < flags.rates.size(); ++i) {
-    for (MeasuredServer& server : *servers) {
-      if ((*run)->is_interrupted()) break;
-      PointSpec spec = spec_of(flags, flags.rates[i]);
-      if (servers->size() > 1) spec.name = server.framework + " " + spec.name;
-      if (auto record = (*run)->measure(server, spec, i); !record) return record.error();
+  size_t seed_offset = 0;  // the same prompts and arrivals for all servers
+  for (const double rate : flags.rates) {
+    for (int64_t round = 0; round < flags.num_rounds; ++round, ++seed_offset) {
+      for (MeasuredServer& server : *servers) {
+        if ((*run)->is_interrupted()) break;
+        PointSpec spec = spec_of(flags, rate, round);
+        if (servers->size() > 1) spec.name = server.framework + " " + spec.name;
+        auto record = (*run)->measure(server, spec, seed_offset);
+        if (!record) return record.error();
+      }
     }
   }
   const std::vector<PointSummary> rows = (*run)->summaries(Formulas::kVllm);
