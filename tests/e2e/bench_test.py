@@ -128,9 +128,10 @@ class CommandsTest(BenchTest):
         self.assertLessEqual({"synchronous", "throughput"}, set(rows))
 
     def test_capacity(self):
-        with Mock("--ttft-ms", "20", "--itl-ms", "2", "--max-concurrency", "4") as mock:
-            done = self.bench("capacity", "--by", "concurrency", "--goodput", "ttft:37", "--percentile", 90,
-                              "--seconds", 0.5, "--base-url", mock.url, *SHORT)
+        # An answer takes 102 ms, and a fifth request waits for one: 60 or 162 ms to its first token, 50 ms from the goal.
+        with Mock("--ttft-ms", "60", "--itl-ms", "6", "--max-concurrency", "4") as mock:
+            done = self.bench("capacity", "--by", "concurrency", "--goodput", "ttft:110", "--percentile", 90,
+                              "--seconds", 1, "--base-url", mock.url, *SHORT)
         self.assertIn("capacity: 4 requests at once", done.stdout)
 
     def test_calibrate(self):
