@@ -63,7 +63,8 @@ void put_codes(QuantizedFormat format, unsigned char* group, size_t row, const G
 // A code's weight in units of its scales.
 float weight_of(QuantizedFormat format, const unsigned char* group, size_t row, size_t input) {
   if (format == QuantizedFormat::kInt8) {
-    return static_cast<float>(group[(input / 4 * kRows + row) * 4 + input % 4]) - 128.0F;
+    const size_t place = (input / 4 * kRows + row) * 4 + input % 4;
+    return static_cast<float>(group[place]) - 128.0F;
   }
   const int byte = group[(input / 8 * kRows + row) * 4 + input % 4];
   return static_cast<float>(kInt4Codes[input % 8 < 4 ? byte & 15 : byte >> 4]) - 128.0F;
