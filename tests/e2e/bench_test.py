@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 from model_folder import write_model_folder  # noqa: E402
@@ -37,6 +38,15 @@ class Mock:
 
     def __enter__(self):
         return self
+
+    def wait_for_answers(self, number):
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            with urllib.request.urlopen(self.url + "/metrics") as answer:
+                if int(re.search(r"^vllm:request_success_total\S* (\d+)", answer.read().decode(), re.M)[1]) >= number:
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"the mock has not given {number} answers within {PATIENCE_S} s")
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGINT)
@@ -230,7 +240,7 @@ class BadInputTest(BenchTest):
             run = subprocess.Popen([BINARY, "bench", "serve", "--base-url", mock.url, *SHORT, "--num-prompts", "9000",
                                     "--max-concurrency", "2", "--records", "r.jsonl"], cwd=self.folder, env=ENVIRONMENT,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            time.sleep(1.5)  # to be well under way, on a slow machine too
+            mock.wait_for_answers(30)  # more than warm-up takes
             run.send_signal(signal.SIGINT)
             said = run.communicate(timeout=PATIENCE_S)[1]
         self.assertEqual(run.returncode, 130, said)
