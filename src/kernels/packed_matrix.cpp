@@ -91,7 +91,7 @@ size_t PackedMatrix::panel_size() const {
                                     : num_columns_ * kRows;
 }
 
-void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows) {
+void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows, [[maybe_unused]] Isa isa) {
   CHECK(panel < num_panels(), "the panel is within the matrix");
   CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
   const size_t begin = panel * panel_size();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kernels/isa.h"
 #include "kernels/packed_bfloat16.h"
 #include "tensor/buffer.h"
 #include "tensor/dtype.h"
@@ -47,7 +48,7 @@ class PackedMatrix {
 
   // Rounds rows [panel * 16, + n) to the storage type, to nearest, ties to even, and puts them in
   // their place. `rows`: [n, num_columns], n <= 16. Threads may pack different panels at once.
-  void pack_panel(size_t panel, std::span<const float> rows);
+  void pack_panel(size_t panel, std::span<const float> rows, Isa isa = best_isa());
 
   // Widens one row. `out`: [num_columns].
   void copy_row(size_t row, std::span<float> out) const;

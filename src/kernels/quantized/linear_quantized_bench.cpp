@@ -96,16 +96,6 @@ void BM_EncodeRows(benchmark::State& state) {
   state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
 }
 
-// What rounding weights takes. Arguments: format.
-void BM_PackPanel(benchmark::State& state) {
-  const auto format = static_cast<QuantizedFormat>(state.range(0));
-  const std::vector<float> rows = random_floats(16 * 4864, 1);
-  QuantizedMatrix matrix = *QuantizedMatrix::allocate(format, 16, 4864);
-  for (auto _ : state) matrix.pack_panel(0, rows);
-  const auto values = static_cast<double>(rows.size()) * static_cast<double>(state.iterations());
-  state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
-}
-
 void add_linear(benchmark::internal::Benchmark* bench) {
   for (int64_t layer = 0; layer < static_cast<int64_t>(kLayers.size()); ++layer) {
     for (const QuantizedFormat format : kQuantizedFormats) {
@@ -125,7 +115,6 @@ BENCHMARK(BM_LinearQuantized)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_EncodeRows)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);
-BENCHMARK(BM_PackPanel)->Arg(0)->Arg(1)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace millrace

@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "base/check.h"
 #include "base/math.h"
+#include "kernels/dispatch.h"
 #include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
-#include "kernels/quantized/round_group.h"
+#include "kernels/quantized/round_panel_kernel.h"
 
 namespace millrace {
 namespace {
@@ -34,6 +36,16 @@ std::optional<size_t> checked_panel_bytes(QuantizedFormat format, size_t num_col
   return all ? std::optional(*all / 64 * 64) : std::nullopt;
 }
 
+// Of int8, then of int4.
+constexpr IsaVersions<void (*)(const RoundPanelTask&)> kRoundPanel[] = {
+    {round_panel_reference<Int8Weights>,
+     round_panel_avx2<Int8Weights>,
+     round_panel_avx512<Int8Weights>},
+    {round_panel_reference<Int4Weights>,
+     round_panel_avx2<Int4Weights>,
+     round_panel_avx512<Int4Weights>},
+};
+
 // The parts of one panel.
 struct PanelView {
   unsigned char* groups;
@@ -44,20 +56,6 @@ struct PanelView {
 PanelView view_of(const QuantizedMatrix& matrix, unsigned char* panel) {
   unsigned char* scales = panel + matrix.num_groups() * group_bytes(matrix.format());
   return {panel, scales, scales + matrix.num_groups() * kRows};
-}
-
-void put_codes(QuantizedFormat format, unsigned char* group, size_t row, const GroupCodes& codes) {
-  for (size_t input = 0; input < kGroup; ++input) {
-    if (format == QuantizedFormat::kInt8) {
-      group[(input / 4 * kRows + row) * 4 + input % 4] = codes[input];
-    } else {
-      unsigned char& byte = group[(input / 8 * kRows + row) * 4 + input % 4];
-      const bool is_high = input % 8 >= 4;
-      byte = static_cast<unsigned char>(
-          is_high ? (byte & 15) | (codes[input] << 4) : (byte & 0xF0) | codes[input]
-      );
-    }
-  }
 }
 
 // A code's weight in units of its scales.
@@ -132,24 +130,30 @@ std::span<std::byte> QuantizedMatrix::panel(size_t index) {
 
 void QuantizedMatrix::pack_panel(size_t index, std::span<const float> rows, Isa isa) {
   CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
-  auto* bytes = reinterpret_cast<unsigned char*>(panel(index).data());
-  const PanelView view = view_of(*this, bytes);
-  const size_t rotation = rotation_size(num_columns_);
-  std::vector<float> row(num_groups() * kGroup);
-  std::vector<float> scales(num_groups());
-  for (size_t r = 0; r < rows.size() / num_columns_; ++r) {
-    std::ranges::fill(row, 0.0F);
+  const size_t width = num_groups() * kGroup;
+  const size_t num_rows = rows.size() / num_columns_;
+  const auto rotated = std::make_unique_for_overwrite<float[]>(kRows * width);
+  for (size_t r = 0; r < num_rows; ++r) {
+    const std::span<float> row(&rotated[r * width], width);
     std::ranges::copy(rows.subspan(r * num_columns_, num_columns_), row.begin());
-    rotate(isa, row, rotation);
-    const float row_scale = scale_groups(format_, row, 1.0F / static_cast<float>(rotation), scales);
-    std::memcpy(view.row_scales + r * sizeof row_scale, &row_scale, sizeof row_scale);
-    for (size_t group = 0; group < num_groups(); ++group) {
-      const auto values = std::span<const float, kGroup>(&row[group * kGroup], kGroup);
-      unsigned char* place = view.groups + group * group_bytes(format_);
-      view.group_scales[group * kRows + r] = static_cast<unsigned char>(scales[group]);
-      put_codes(format_, place, r, round_group(format_, values, scales[group] * row_scale));
-    }
+    std::ranges::fill(row.subspan(num_columns_), 0.0F);
   }
+  std::fill(rotated.get() + num_rows * width, rotated.get() + kRows * width, 0.0F);
+  const size_t rotation = rotation_size(num_columns_);
+  rotate(isa, {rotated.get(), num_rows * width}, rotation);
+
+  const auto scales = std::make_unique_for_overwrite<float[]>(kRows * num_groups());
+  const PanelView view = view_of(*this, reinterpret_cast<unsigned char*>(panel(index).data()));
+  const RoundPanelTask task = {
+      .rows = rotated.get(),
+      .factor = 1.0F / static_cast<float>(rotation),
+      .num_groups = num_groups(),
+      .scales = scales.get(),
+      .groups = view.groups,
+      .group_scales = view.group_scales,
+      .row_scales = view.row_scales,
+  };
+  kRoundPanel[format_ == QuantizedFormat::kInt8 ? 0 : 1].find(isa)(task);
 }
 
 void QuantizedMatrix::copy_row(size_t row, std::span<float> out) const {

@@ -74,6 +74,32 @@ TEST(QuantizedMatrix, HasTheSameBitsPackedByEveryInstructionSet) {
   }
 }
 
+// Groups from denormal to immense beside each other, so that scales are clamped and codes are at
+// both ends; rows of zeros; and what is no number.
+TEST(QuantizedMatrix, HasTheSameBitsOfAnyWeightsPackedByEveryInstructionSet) {
+  for (const size_t num_columns : {1, 63, 64, 200, 896, 1024}) {
+    for (const size_t num_rows : {1, 15, 16, 18}) {
+      std::vector<float> rows = normal_floats(num_rows * num_columns, num_columns + num_rows);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const size_t group = i % num_columns / 64;
+        if (i / num_columns % 3 == 1)
+          rows[i] = std::ldexp(rows[i], 12 * (static_cast<int>(group) - 8));
+        if (i / num_columns % 5 == 2) rows[i] = 0.0F;
+        if (i / num_columns == 14) rows[i] = std::ldexp(rows[i], -140);
+      }
+      rows[rows.size() / 2] = std::numeric_limits<float>::infinity();
+      rows.back() = num_rows == 18 ? std::numeric_limits<float>::quiet_NaN() : 3e38F;
+      for (const QuantizedFormat format : kQuantizedFormats) {
+        const auto expected = bytes_of(quantized(format, rows, num_columns, Isa::kReference));
+        for (const Isa isa : supported_isas()) {
+          EXPECT_EQ(bytes_of(quantized(format, rows, num_columns, isa)), expected)
+              << name_of(format) << ' ' << name_of(isa) << ' ' << num_rows << " x " << num_columns;
+        }
+      }
+    }
+  }
+}
+
 TEST(QuantizedMatrix, TakesTheBytesThatItSays) {
   // 14 groups of 64 inputs: codes, a byte of scale a row, and a float of a row's own.
   EXPECT_EQ(

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/lanes.h"
-#include "kernels/quantized/linear_quantized_kernel.h"
+#include "kernels/quantized/round_panel_kernel.h"
 
 namespace millrace {
 namespace {
@@ -14,19 +13,6 @@ constexpr size_t kGroup = QuantizedMatrix::kGroup;
 constexpr float kScaleMax = 255.0F;
 
 using Group = std::span<const float, kGroup>;
-
-// The codebook's entries, and the middles between them.
-constexpr std::array<float, 16> kEntries = [] {
-  std::array<float, 16> entries = {};
-  for (size_t i = 0; i < entries.size(); ++i)
-    entries[i] = static_cast<float>(kInt4Codes[i]) - 128.0F;
-  return entries;
-}();
-constexpr std::array<float, 15> kMiddles = [] {
-  std::array<float, 15> middles = {};
-  for (size_t i = 0; i < middles.size(); ++i) middles[i] = (kEntries[i] + kEntries[i + 1]) / 2.0F;
-  return middles;
-}();
 
 float peak_of(Group values) {
   float peak = 0.0F;
@@ -37,7 +23,7 @@ float peak_of(Group values) {
 // Indices of the nearest entries of values * inverse.
 GroupCodes nearest_entries(Group values, float inverse) {
   std::array<float, kGroup> counts = {};  // floats: the comparisons are in float registers
-  for (const float middle : kMiddles) {
+  for (const float middle : kInt4Codebook.middles) {
     for (size_t i = 0; i < kGroup; ++i) counts[i] += values[i] * inverse > middle ? 1.0F : 0.0F;
   }
   GroupCodes codes;
@@ -65,8 +51,9 @@ Fit fit(Group values, float scale) {
   float dot = 0.0F;
   float square = 0.0F;
   for (size_t i = 0; i < kGroup; ++i) {
-    dot += values[i] * kEntries[codes[i]];
-    square += kEntries[codes[i]] * kEntries[codes[i]];
+    const float entry = kInt4Codebook.entries[codes[i]];
+    dot += values[i] * entry;
+    square += entry * entry;
   }
   if (!(square > 0.0F) || !(dot > 0.0F)) return {};
   return {.scale = dot / square, .gain = dot * (dot / square)};
@@ -76,12 +63,11 @@ Fit fit(Group values, float scale) {
 // lowest entry or a little beyond it.
 float best_scale(Group values) {
   const float peak = peak_of(values);
-  if (!(peak > std::numeric_limits<float>::min() * 1024.0F)) return 0.0F;
-  constexpr int kNumTried = 8;
+  if (!(peak > kInt4PeakLeast)) return 0.0F;
   Fit best;
-  for (int i = 0; i < kNumTried; ++i) {
-    const float scale = peak / 127.0F * (0.78F + 0.06F * static_cast<float>(i));
-    const Fit found = fit(values, scale);
+  for (int i = 0; i < kNumScalesTried; ++i) {
+    const float part = kFirstScaleTried + kScaleTriedStep * static_cast<float>(i);
+    const Fit found = fit(values, peak / 127.0F * part);
     if (found.gain > best.gain) best = found;
   }
   return best.scale;
@@ -92,8 +78,8 @@ float whole_scale(QuantizedFormat format, float scale, float unit) {
   if (!(unit > 0.0F)) return 1.0F;
   const float units = scale / unit;
   // int8 rounds up, so that nothing is clipped; the factor takes back what the division rounded.
-  const float whole =
-      format == QuantizedFormat::kInt8 ? std::ceil(units * (1.0F - 1e-6F)) : std::round(units);
+  const float whole = format == QuantizedFormat::kInt8 ? std::ceil(units * (1.0F - 1e-6F))
+                                                       : std::floor(units + 0.5F);
   return std::clamp(whole, 1.0F, kScaleMax);
 }
 
@@ -102,9 +88,8 @@ float whole_scale(QuantizedFormat format, float scale, float unit) {
 float scale_groups(
     QuantizedFormat format, std::span<float> row, float factor, std::span<float> group_scales
 ) {
-  constexpr float kMost = 1e37F;
   for (float& value : row) {
-    value = std::isnan(value) ? 0.0F : std::clamp(value * factor, -kMost, kMost);
+    value = std::isnan(value) ? 0.0F : std::clamp(value * factor, -kWeightMost, kWeightMost);
   }
   float largest = 0.0F;
   for (size_t group = 0; group < group_scales.size(); ++group) {

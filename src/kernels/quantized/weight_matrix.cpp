@@ -54,8 +54,8 @@ size_t WeightMatrix::num_bytes() const {
   return std::visit([](const auto& matrix) { return matrix.num_bytes(); }, matrix_);
 }
 
-void WeightMatrix::pack_panel(size_t panel, std::span<const float> rows) {
-  std::visit([&](auto& matrix) { matrix.pack_panel(panel, rows); }, matrix_);
+void WeightMatrix::pack_panel(size_t panel, std::span<const float> rows, Isa isa) {
+  std::visit([&](auto& matrix) { matrix.pack_panel(panel, rows, isa); }, matrix_);
 }
 
 size_t multiply_scratch_bytes(

@@ -44,7 +44,7 @@ class WeightMatrix {
   size_t num_bytes() const;
 
   // As PackedMatrix::pack_panel() and QuantizedMatrix::pack_panel().
-  void pack_panel(size_t panel, std::span<const float> rows);
+  void pack_panel(size_t panel, std::span<const float> rows, Isa isa = best_isa());
 
   // nullptr when it is not of that kind.
   const PackedMatrix* packed() const { return std::get_if<PackedMatrix>(&matrix_); }

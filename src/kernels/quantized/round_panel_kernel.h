@@ -1,0 +1,52 @@
+// What quantized_matrix.cpp asks of each instruction set: sixteen rotated rows rounded to 8 or 4
+// bits, as round_group.h defines it row by row. Plain data only (lanes.h).
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/quantized/linear_quantized_kernel.h"
+
+namespace millrace {
+
+// What a weight is clamped to, so that sums of squares stay finite.
+constexpr float kWeightMost = 1e16F;
+
+// Scales of int4 that are tried: the first, and what each next one is larger by, in units of that
+// which makes a group's largest weight the lowest entry.
+constexpr int kNumScalesTried = 8;
+constexpr float kFirstScaleTried = 0.78F;
+constexpr float kScaleTriedStep = 0.06F;
+// A group whose largest weight is below this is zero.
+constexpr float kInt4PeakLeast = 0x1p-126F * 1024.0F;
+
+// The codebook's entries, and the middles between them.
+struct Int4Codebook {
+  float entries[16];
+  float middles[15];
+};
+constexpr Int4Codebook kInt4Codebook = [] {
+  Int4Codebook book = {};
+  for (int i = 0; i < 16; ++i) book.entries[i] = static_cast<float>(kInt4Codes[i]) - 128.0F;
+  for (int i = 0; i < 15; ++i) book.middles[i] = (book.entries[i] + book.entries[i + 1]) / 2.0F;
+  return book;
+}();
+
+struct RoundPanelTask {
+  const float* rows;  // [16][num_groups * 64], to be multiplied by `factor`
+  float factor;
+  size_t num_groups;
+  float* scales;                // scratch [num_groups][16]
+  unsigned char* groups;        // out: the codes of QuantizedMatrix
+  unsigned char* group_scales;  // out: [num_groups][16]
+  unsigned char* row_scales;    // out: [16] floats
+};
+
+// Weights: Int8Weights or Int4Weights. All sixteen rows; one of zeros gets scales of 1 and 0.
+template <class Weights>
+void round_panel_reference(const RoundPanelTask& task);
+template <class Weights>
+void round_panel_avx2(const RoundPanelTask& task);
+template <class Weights>
+void round_panel_avx512(const RoundPanelTask& task);
+
+}  // namespace millrace
