@@ -12,6 +12,7 @@
 #include "base/math.h"
 #include "kernels/dispatch.h"
 #include "kernels/quantized/encode_rows.h"
+#include "kernels/quantized/error_feedback.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/round_panel_kernel.h"
 
@@ -129,24 +130,57 @@ std::span<std::byte> QuantizedMatrix::panel(size_t index) {
 }
 
 void QuantizedMatrix::pack_panel(size_t index, std::span<const float> rows, Isa isa) {
+  round_rows(index, rotate_rows(rows, isa), isa);
+}
+
+void QuantizedMatrix::pack_panel(
+    size_t index, std::span<const float> rows, const ErrorFeedback& feedback, Isa isa
+) {
+  const std::vector<float> rotated = rotate_rows(rows, isa);
+  round_rows(index, rotated, isa);  // chooses the scales
+
+  const PanelView view = view_of(*this, reinterpret_cast<unsigned char*>(panel(index).data()));
+  const size_t width = num_groups() * kGroup;
+  const float factor = 1.0F / static_cast<float>(rotation_size(num_columns_));
+  std::vector<float> weights(width * kRows);
+  std::vector<float> scales(num_groups() * kRows);
+  for (size_t row = 0; row < kRows; ++row) {
+    float row_scale = 0.0F;
+    std::memcpy(&row_scale, view.row_scales + row * sizeof row_scale, sizeof row_scale);
+    for (size_t group = 0; group < num_groups(); ++group) {
+      const size_t place = group * kRows + row;
+      scales[place] = static_cast<float>(view.group_scales[place]) * row_scale;
+    }
+    for (size_t column = 0; column < width; ++column) {
+      const float weight = rotated[row * width + column] * factor;
+      weights[column * kRows + row] = std::isfinite(weight) ? weight : 0.0F;
+    }
+  }
+  std::vector<GroupCodes> codes(num_groups() * kRows);
+  round_with_feedback(format_, weights, scales, feedback, codes, isa);
+  for (size_t i = 0; i < codes.size(); ++i) {
+    put_codes(format_, view.groups + i / kRows * group_bytes(format_), i % kRows, codes[i]);
+  }
+}
+
+std::vector<float> QuantizedMatrix::rotate_rows(std::span<const float> rows, Isa isa) const {
   CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
   const size_t width = num_groups() * kGroup;
   const size_t num_rows = rows.size() / num_columns_;
-  const auto rotated = std::make_unique_for_overwrite<float[]>(kRows * width);
-  for (size_t r = 0; r < num_rows; ++r) {
-    const std::span<float> row(&rotated[r * width], width);
-    std::ranges::copy(rows.subspan(r * num_columns_, num_columns_), row.begin());
-    std::ranges::fill(row.subspan(num_columns_), 0.0F);
+  std::vector<float> rotated(kRows * width);
+  for (size_t row = 0; row < num_rows; ++row) {
+    std::ranges::copy(rows.subspan(row * num_columns_, num_columns_), &rotated[row * width]);
   }
-  std::fill(rotated.get() + num_rows * width, rotated.get() + kRows * width, 0.0F);
-  const size_t rotation = rotation_size(num_columns_);
-  rotate(isa, {rotated.get(), num_rows * width}, rotation);
+  rotate(isa, std::span(rotated).first(num_rows * width), rotation_size(num_columns_));
+  return rotated;
+}
 
+void QuantizedMatrix::round_rows(size_t index, std::span<const float> rotated, Isa isa) {
   const auto scales = std::make_unique_for_overwrite<float[]>(kRows * num_groups());
   const PanelView view = view_of(*this, reinterpret_cast<unsigned char*>(panel(index).data()));
   const RoundPanelTask task = {
-      .rows = rotated.get(),
-      .factor = 1.0F / static_cast<float>(rotation),
+      .rows = rotated.data(),
+      .factor = 1.0F / static_cast<float>(rotation_size(num_columns_)),
       .num_groups = num_groups(),
       .scales = scales.get(),
       .groups = view.groups,

@@ -21,12 +21,15 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "kernels/isa.h"
 #include "tensor/buffer.h"
 
 namespace millrace {
+
+struct ErrorFeedback;
 
 enum class QuantizedFormat { kInt8, kInt4 };
 
@@ -69,10 +72,19 @@ class QuantizedMatrix {
   // `isa`. Threads may pack different panels at once.
   void pack_panel(size_t index, std::span<const float> rows, Isa isa = best_isa());
 
+  // The same with codes that make good each other's errors (error_feedback.h).
+  void pack_panel(
+      size_t index, std::span<const float> rows, const ErrorFeedback& feedback, Isa isa = best_isa()
+  );
+
   // One row as it was rounded, rotated back. `out`: [num_columns].
   void copy_row(size_t row, std::span<float> out) const;
 
  private:
+  // Rotates rows to [16][num_groups * 64], not yet multiplied by the transform's factor.
+  std::vector<float> rotate_rows(std::span<const float> rows, Isa isa) const;
+  void round_rows(size_t index, std::span<const float> rotated, Isa isa);
+
   QuantizedFormat format_ = QuantizedFormat::kInt8;
   size_t num_rows_ = 0;
   size_t num_columns_ = 0;

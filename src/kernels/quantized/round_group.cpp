@@ -10,6 +10,7 @@ namespace millrace {
 namespace {
 
 constexpr size_t kGroup = QuantizedMatrix::kGroup;
+constexpr size_t kRows = QuantizedMatrix::kPanelRows;
 constexpr float kScaleMax = 255.0F;
 
 using Group = std::span<const float, kGroup>;
@@ -108,6 +109,20 @@ GroupCodes round_group(QuantizedFormat format, Group values, float scale) {
       scale > 0.0F ? std::min(1.0F / scale, std::numeric_limits<float>::max()) : 0.0F;
   return format == QuantizedFormat::kInt8 ? round_to_int8(values, inverse)
                                           : nearest_entries(values, inverse);
+}
+
+void put_codes(QuantizedFormat format, unsigned char* group, size_t row, const GroupCodes& codes) {
+  for (size_t input = 0; input < kGroup; ++input) {
+    if (format == QuantizedFormat::kInt8) {
+      group[(input / 4 * kRows + row) * 4 + input % 4] = codes[input];
+    } else {
+      unsigned char& byte = group[(input / 8 * kRows + row) * 4 + input % 4];
+      const bool is_high = input % 8 >= 4;
+      byte = static_cast<unsigned char>(
+          is_high ? (byte & 15) | (codes[input] << 4) : (byte & 0xF0) | codes[input]
+      );
+    }
+  }
 }
 
 }  // namespace millrace

@@ -24,4 +24,7 @@ GroupCodes round_group(
     QuantizedFormat format, std::span<const float, QuantizedMatrix::kGroup> values, float scale
 );
 
+// Puts the codes of one row's group into their places in a panel. `group`: where the group begins.
+void put_codes(QuantizedFormat format, unsigned char* group, size_t row, const GroupCodes& codes);
+
 }  // namespace millrace

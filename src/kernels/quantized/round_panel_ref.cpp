@@ -16,20 +16,6 @@ constexpr QuantizedFormat kFormat =
     Weights::kGroupBytes == Int8Weights::kGroupBytes ? QuantizedFormat::kInt8
                                                      : QuantizedFormat::kInt4;
 
-void put_codes(QuantizedFormat format, unsigned char* group, size_t row, const GroupCodes& codes) {
-  for (size_t input = 0; input < kGroup; ++input) {
-    if (format == QuantizedFormat::kInt8) {
-      group[(input / 4 * kRows + row) * 4 + input % 4] = codes[input];
-    } else {
-      unsigned char& byte = group[(input / 8 * kRows + row) * 4 + input % 4];
-      const bool is_high = input % 8 >= 4;
-      byte = static_cast<unsigned char>(
-          is_high ? (byte & 15) | (codes[input] << 4) : (byte & 0xF0) | codes[input]
-      );
-    }
-  }
-}
-
 }  // namespace
 
 template <class Weights>

@@ -58,6 +58,16 @@ void WeightMatrix::pack_panel(size_t panel, std::span<const float> rows, Isa isa
   std::visit([&](auto& matrix) { matrix.pack_panel(panel, rows, isa); }, matrix_);
 }
 
+void WeightMatrix::pack_panel(
+    size_t panel, std::span<const float> rows, const ErrorFeedback& feedback
+) {
+  if (QuantizedMatrix* const matrix = quantized()) {
+    matrix->pack_panel(panel, rows, feedback);
+  } else {
+    pack_panel(panel, rows);
+  }
+}
+
 size_t multiply_scratch_bytes(
     const WeightFormat& format, size_t num_threads, size_t num_tokens, size_t num_inputs
 ) {

@@ -45,10 +45,13 @@ class WeightMatrix {
 
   // As PackedMatrix::pack_panel() and QuantizedMatrix::pack_panel().
   void pack_panel(size_t panel, std::span<const float> rows, Isa isa = best_isa());
+  // The same with feedback where the matrix is quantized.
+  void pack_panel(size_t panel, std::span<const float> rows, const ErrorFeedback& feedback);
 
   // nullptr when it is not of that kind.
   const PackedMatrix* packed() const { return std::get_if<PackedMatrix>(&matrix_); }
   const QuantizedMatrix* quantized() const { return std::get_if<QuantizedMatrix>(&matrix_); }
+  QuantizedMatrix* quantized() { return std::get_if<QuantizedMatrix>(&matrix_); }
 
  private:
   std::variant<PackedMatrix, QuantizedMatrix> matrix_;

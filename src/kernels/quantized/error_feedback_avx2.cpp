@@ -1,0 +1,13 @@
+#include "kernels/lanes_avx2.h"
+#include "kernels/quantized/error_feedback_kernel.h"
+#include "kernels/quantized/error_feedback_lanes.h"
+
+namespace millrace {
+
+void carry_errors_avx2(
+    const float* errors, size_t num_errors, const float* factors, size_t stride, float* carried
+) {
+  carry_errors<Avx2Lanes>(errors, num_errors, factors, stride, carried);
+}
+
+}  // namespace millrace
