@@ -143,12 +143,35 @@ Result<std::unique_ptr<CpuModel>> CpuModel::load(
     ThreadPool& pool,
     const LoadProgress& progress
 ) {
+  // What may not fit comes first: the weights take the longest to read.
+  Result<std::unique_ptr<CpuModel>> model = allocate(config, options, pool);
+  if (!model) return model;
+  const WeightFormat format = {options.dtype, options.quantization};
+  const Result<void> done =
+      take(load_weights(config, source, format, pool, progress), (*model)->weights_);
+  if (!done) return done.error();
+  return model;
+}
+
+Result<std::unique_ptr<CpuModel>> CpuModel::from_weights(
+    const ModelConfig& config,
+    ModelWeights weights,
+    const CpuModelOptions& options,
+    ThreadPool& pool
+) {
+  Result<std::unique_ptr<CpuModel>> model = allocate(config, options, pool);
+  if (model) (*model)->weights_ = std::move(weights);
+  return model;
+}
+
+Result<std::unique_ptr<CpuModel>> CpuModel::allocate(
+    const ModelConfig& config, const CpuModelOptions& options, ThreadPool& pool
+) {
   Result<void> done = check_config(config);
   if (!done) return done.error();
   if (done = check_options(options); !done) return done.error();
 
   std::unique_ptr<CpuModel> model(new CpuModel(config, options, pool));
-  // What may not fit comes first: the weights take the longest to read.
   const KvCacheOptions kv_options = {
       .dtype = options.kv_dtype,
       .block_size = options.block_size,
@@ -161,9 +184,6 @@ Result<std::unique_ptr<CpuModel>> CpuModel::load(
   done = take(Workspace::allocate(config, limits), model->workspace_);
   if (!done) return done.error();
   done = take(RopeTable::make(rope_options(config, options.max_model_len), pool), model->rope_);
-  if (!done) return done.error();
-  const WeightFormat format = {options.dtype, options.quantization};
-  done = take(load_weights(config, source, format, pool, progress), model->weights_);
   if (!done) return done.error();
   return model;
 }

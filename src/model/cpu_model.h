@@ -46,12 +46,23 @@ class CpuModel : public ModelRunner {
       const LoadProgress& progress = {}
   );
 
+  // The same with weights that are in memory already; `options.dtype` and `quantization` say how.
+  static Result<std::unique_ptr<CpuModel>> from_weights(
+      const ModelConfig& config,
+      ModelWeights weights,
+      const CpuModelOptions& options,
+      ThreadPool& pool
+  );
+
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t max_model_len() const override { return options_.max_model_len; }
   int32_t block_size() const override { return options_.block_size; }
   int32_t num_blocks() const override { return options_.num_blocks; }
   int32_t num_hidden_slots() const override { return options_.num_hidden_slots; }
   std::span<const float> forward(const ForwardBatch& batch) override;
+
+  // Borrowed from now on; nullptr: none. For calibration.
+  void set_observer(InputObserver* observer) { decoder_.set_observer(observer); }
 
   const ModelConfig& config() const { return config_; }
   const CpuModelOptions& options() const { return options_; }
@@ -67,6 +78,10 @@ class CpuModel : public ModelRunner {
 
  private:
   CpuModel(const ModelConfig& config, const CpuModelOptions& options, ThreadPool& pool);
+  // Everything but the weights.
+  static Result<std::unique_ptr<CpuModel>> allocate(
+      const ModelConfig& config, const CpuModelOptions& options, ThreadPool& pool
+  );
   void check(const ForwardBatch& batch) const;
   void check_sequences(const ForwardBatch& batch) const;
   void check_sequence(const ForwardBatch& batch, size_t sequence) const;

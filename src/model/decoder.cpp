@@ -6,7 +6,6 @@
 #include "kernels/attention/paged_attention.h"
 #include "kernels/attention/write_kv.h"
 #include "kernels/embed.h"
-#include "kernels/quantized/weight_matrix.h"
 #include "kernels/rms_norm.h"
 
 namespace millrace {
@@ -42,13 +41,9 @@ void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
   rms_norm(
       executor_, {.x = hidden, .weight = weights.attention_norm, .eps = norm_eps(), .out = normed}
   );
-  multiply(
-      executor_,
-      {.x = normed,
-       .weights = weights.qkv,
-       .bias = weights.qkv_bias,
-       .out = qkv,
-       .scratch = parts_.workspace.linear_scratch.bytes()}
+  product(
+      {MatrixKind::kQkv, index},
+      {.x = normed, .weights = weights.qkv, .bias = weights.qkv_bias, .out = qkv}
   );
   write_kv(
       executor_,
@@ -74,14 +69,13 @@ void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
        .scratch = parts_.workspace.attention_scratch.as<float>(),
        .out = attention}
   );
-  multiply(
-      executor_,
+  product(
+      {MatrixKind::kAttentionOut, index},
       {.x = attention,
        .weights = weights.attention_out,
        .bias = weights.attention_out_bias,
        .out = hidden,
-       .epilogue = LinearEpilogue::kAddToOut,
-       .scratch = parts_.workspace.linear_scratch.bytes()}
+       .epilogue = LinearEpilogue::kAddToOut}
   );
 }
 
@@ -92,23 +86,21 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
   const Rows activation = parts_.workspace.activation.rows(batch.token_ids.size());
 
   rms_norm(executor_, {.x = hidden, .weight = weights.mlp_norm, .eps = norm_eps(), .out = normed});
-  multiply(
-      executor_,
+  product(
+      {MatrixKind::kGateUp, index},
       {.x = normed,
        .weights = weights.gate_up,
        .bias = weights.gate_up_bias,
        .out = activation,
-       .epilogue = LinearEpilogue::kSiluMul,
-       .scratch = parts_.workspace.linear_scratch.bytes()}
+       .epilogue = LinearEpilogue::kSiluMul}
   );
-  multiply(
-      executor_,
+  product(
+      {MatrixKind::kDown, index},
       {.x = activation,
        .weights = weights.down,
        .bias = weights.down_bias,
        .out = hidden,
-       .epilogue = LinearEpilogue::kAddToOut,
-       .scratch = parts_.workspace.linear_scratch.bytes()}
+       .epilogue = LinearEpilogue::kAddToOut}
   );
 }
 
@@ -130,15 +122,17 @@ ConstRows Decoder::logits(const ForwardBatch& batch) {
       executor_,
       {.x = wanted, .weight = parts_.weights.final_norm, .eps = norm_eps(), .out = wanted}
   );
-  multiply(
-      executor_,
-      {.x = wanted,
-       .weights = parts_.weights.output_head(),
-       .bias = {},
-       .out = out,
-       .scratch = space.linear_scratch.bytes()}
+  product(
+      {MatrixKind::kHead, 0},
+      {.x = wanted, .weights = parts_.weights.output_head(), .bias = {}, .out = out}
   );
   return out;
+}
+
+void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {
+  if (observer_ != nullptr) observer_->observe(place, args.x);
+  args.scratch = parts_.workspace.linear_scratch.bytes();
+  multiply(executor_, args);
 }
 
 // The residual stream as the last layer left it: the final norm is the same computation each time.

@@ -4,14 +4,24 @@
 #pragma once
 
 #include "kernels/executor.h"
+#include "kernels/quantized/weight_matrix.h"
 #include "kernels/rope.h"
 #include "model/config.h"
 #include "model/forward_batch.h"
 #include "model/kv_cache.h"
+#include "model/matrix_place.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 
 namespace millrace {
+
+// Sees what the matrices are given, before it is rounded as their formats want it.
+class InputObserver {
+ public:
+  virtual ~InputObserver() = default;
+  // `x`: [num_tokens, num_inputs], valid during the call, which is made by the engine thread.
+  virtual void observe(const MatrixPlace& place, ConstRows x) = 0;
+};
 
 class Decoder {
  public:
@@ -31,6 +41,9 @@ class Decoder {
   // REQUIRES: a batch that CpuModel has checked.
   ConstRows forward(const ForwardBatch& batch);
 
+  // Borrowed from now on; nullptr: none.
+  void set_observer(InputObserver* observer) { observer_ = observer; }
+
  private:
   void run_layers(const ForwardBatch& batch);
   // The two halves of a layer; each adds to the residual stream `hidden`.
@@ -38,11 +51,14 @@ class Decoder {
   void mlp_block(size_t index, const ForwardBatch& batch);
   ConstRows logits(const ForwardBatch& batch);
   void save_hidden(const ForwardBatch& batch);
+  // A product with one of the model's matrices, in the workspace's scratch.
+  void product(const MatrixPlace& place, MultiplyArgs args);
 
   float norm_eps() const { return static_cast<float>(parts_.config.rms_norm_eps); }
 
   Executor executor_;
   Parts parts_;
+  InputObserver* observer_ = nullptr;
 };
 
 }  // namespace millrace

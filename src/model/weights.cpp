@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kPanelRows = WeightMatrix::kPanelRows;
 
-std::string layer_prefix(int64_t layer) {
+std::string layer_prefix(size_t layer) {
   return fmt::format("model.layers.{}.", layer);
 }
 
@@ -25,6 +25,7 @@ class Loader {
     const WeightFormat& format;
     size_t num_tensors;
     const LoadProgress& progress;
+    const FeedbackSource& feedback;
   };
 
   Loader(const WeightSource& source, ThreadPool& pool, const Options& options)
@@ -38,34 +39,31 @@ class Loader {
     return values;
   }
 
-  Result<WeightMatrix> matrix(const std::string& name) { return stacked({name}); }
   Result<WeightMatrix> embedding(const std::string& name) {
-    return stacked({name}, options_.format.of_embedding());
+    return stacked({name}, options_.format.of_embedding(), {});
   }
   Result<WeightMatrix> head(const std::string& name) {
-    return stacked({name}, options_.format.of_head());
+    const MatrixFormat format = options_.format.of_head();
+    return stacked({name}, format, feedback_of(format, {MatrixKind::kHead}));
   }
 
   // Matrices of the same width, one below the other.
-  Result<WeightMatrix> stacked(const std::vector<std::string>& names) {
-    return stacked(names, options_.format.of_layers());
-  }
-  Result<WeightMatrix> stacked(const std::vector<std::string>& names, MatrixFormat format) {
-    size_t num_rows = 0;
-    for (const std::string& name : names) num_rows += num_rows_of(find(name));
-    Result<WeightMatrix> packed =
-        WeightMatrix::allocate(format, num_rows, num_columns_of(names[0]));
-    if (packed) fill(*packed, names, {.first = 0, .step = 1});
-    return packed;
+  Result<WeightMatrix> stacked(const std::vector<std::string>& names, const MatrixPlace& place) {
+    const MatrixFormat format = options_.format.of_layers();
+    return stacked(names, format, feedback_of(format, place));
   }
 
   // Two matrices of the same shape, their panels in turn.
-  Result<WeightMatrix> alternating(const std::string& even, const std::string& odd) {
+  Result<WeightMatrix> alternating(
+      const std::string& even, const std::string& odd, const MatrixPlace& place
+  ) {
+    const MatrixFormat format = options_.format.of_layers();
     const size_t num_rows = 2 * round_up(num_rows_of(find(even)), kPanelRows);
-    Result<WeightMatrix> packed =
-        WeightMatrix::allocate(options_.format.of_layers(), num_rows, num_columns_of(even));
-    if (packed) fill(*packed, {even}, {.first = 0, .step = 2});
-    if (packed) fill(*packed, {odd}, {.first = 1, .step = 2});
+    Result<WeightMatrix> packed = WeightMatrix::allocate(format, num_rows, num_columns_of(even));
+    if (!packed) return packed;
+    const std::optional<ErrorFeedback> feedback = feedback_of(format, place);
+    fill(*packed, {even}, {.first = 0, .step = 2}, feedback);
+    fill(*packed, {odd}, {.first = 1, .step = 2}, feedback);
     return packed;
   }
 
@@ -76,7 +74,31 @@ class Loader {
     size_t step;
   };
 
-  void fill(WeightMatrix& packed, const std::vector<std::string>& names, PanelPlaces places) {
+  std::optional<ErrorFeedback> feedback_of(MatrixFormat format, const MatrixPlace& place) const {
+    const bool is_quantized = std::holds_alternative<QuantizedFormat>(format);
+    if (!is_quantized || !options_.feedback) return std::nullopt;
+    return options_.feedback(place);
+  }
+
+  Result<WeightMatrix> stacked(
+      const std::vector<std::string>& names,
+      MatrixFormat format,
+      const std::optional<ErrorFeedback>& feedback
+  ) {
+    size_t num_rows = 0;
+    for (const std::string& name : names) num_rows += num_rows_of(find(name));
+    Result<WeightMatrix> packed =
+        WeightMatrix::allocate(format, num_rows, num_columns_of(names[0]));
+    if (packed) fill(*packed, names, {.first = 0, .step = 1}, feedback);
+    return packed;
+  }
+
+  void fill(
+      WeightMatrix& packed,
+      const std::vector<std::string>& names,
+      PanelPlaces places,
+      const std::optional<ErrorFeedback>& feedback
+  ) {
     std::vector<const TensorInfo*> tensors;
     size_t num_rows = 0;
     for (const std::string& name : names) {
@@ -88,7 +110,12 @@ class Loader {
       for (size_t panel = begin; panel < end; ++panel) {
         const size_t count = read_stacked_rows(tensors, panel * kPanelRows, rows);
         const auto found = std::span<const float>(rows).first(count * packed.num_columns());
-        packed.pack_panel(places.first + panel * places.step, found);
+        const size_t place = places.first + panel * places.step;
+        if (feedback) {
+          packed.pack_panel(place, found, *feedback);
+        } else {
+          packed.pack_panel(place, found);
+        }
       }
     });
     for (size_t i = 0; i < names.size(); ++i) count_tensor();
@@ -164,15 +191,17 @@ Result<void> load_into(WeightMatrix& matrix, Result<WeightMatrix> loaded) {
 }
 
 Result<void> load_attention(
-    const ModelConfig& config, const std::string& prefix, Loader& loader, LayerWeights& layer
+    const ModelConfig& config, size_t index, Loader& loader, LayerWeights& layer
 ) {
+  const std::string prefix = layer_prefix(index);
   const std::string q = prefix + "self_attn.q_proj.";
   const std::string k = prefix + "self_attn.k_proj.";
   const std::string v = prefix + "self_attn.v_proj.";
   const std::string out = prefix + "self_attn.o_proj.";
   layer.attention_norm = loader.vector(prefix + "input_layernorm.weight");
   const std::vector<std::string> qkv = {q + "weight", k + "weight", v + "weight"};
-  if (Result<void> done = load_into(layer.qkv, loader.stacked(qkv)); !done) return done;
+  Result<WeightMatrix> stacked = loader.stacked(qkv, {MatrixKind::kQkv, index});
+  if (Result<void> done = load_into(layer.qkv, std::move(stacked)); !done) return done;
   if (config.attention_bias) {
     layer.qkv_bias = stacked_bias(
         {loader.vector(q + "bias"), loader.vector(k + "bias"), loader.vector(v + "bias")}
@@ -185,23 +214,26 @@ Result<void> load_attention(
   if (config.attention_out_bias) {
     layer.attention_out_bias = stacked_bias({loader.vector(out + "bias")});
   }
-  return load_into(layer.attention_out, loader.matrix(out + "weight"));
+  const MatrixPlace place = {MatrixKind::kAttentionOut, index};
+  return load_into(layer.attention_out, loader.stacked({out + "weight"}, place));
 }
 
 Result<void> load_mlp(
-    const ModelConfig& config, const std::string& prefix, Loader& loader, LayerWeights& layer
+    const ModelConfig& config, size_t index, Loader& loader, LayerWeights& layer
 ) {
+  const std::string prefix = layer_prefix(index);
   const std::string gate = prefix + "mlp.gate_proj.";
   const std::string up = prefix + "mlp.up_proj.";
   const std::string down = prefix + "mlp.down_proj.";
   layer.mlp_norm = loader.vector(prefix + "post_attention_layernorm.weight");
-  Result<WeightMatrix> gate_up = loader.alternating(gate + "weight", up + "weight");
+  Result<WeightMatrix> gate_up =
+      loader.alternating(gate + "weight", up + "weight", {MatrixKind::kGateUp, index});
   if (Result<void> done = load_into(layer.gate_up, std::move(gate_up)); !done) return done;
   if (config.mlp_bias) {
     layer.gate_up_bias = alternating_bias(loader.vector(gate + "bias"), loader.vector(up + "bias"));
     layer.down_bias = stacked_bias({loader.vector(down + "bias")});
   }
-  return load_into(layer.down, loader.matrix(down + "weight"));
+  return load_into(layer.down, loader.stacked({down + "weight"}, {MatrixKind::kDown, index}));
 }
 
 }  // namespace
@@ -224,7 +256,8 @@ Result<ModelWeights> load_weights(
     const WeightSource& source,
     const WeightFormat& format,
     ThreadPool& pool,
-    const LoadProgress& progress
+    const LoadProgress& progress,
+    const FeedbackSource& feedback
 ) {
   CHECK(!config.moe, "a dense model");
   if (Result<void> checked = check_tensors(config, source); !checked) return checked.error();
@@ -232,15 +265,19 @@ Result<ModelWeights> load_weights(
   // A tied embedding is read a second time where the head is kept in another format.
   const bool has_tied_copy = config.tie_word_embeddings && format.quantization;
   const size_t num_tensors = expected_tensors(config).size() + (has_tied_copy ? 1 : 0);
-  Loader loader(source, pool, {.format = format, .num_tensors = num_tensors, .progress = progress});
+  Loader loader(
+      source,
+      pool,
+      {.format = format, .num_tensors = num_tensors, .progress = progress, .feedback = feedback}
+  );
   ModelWeights weights;
   const std::string embedding_name = "model.embed_tokens.weight";
   Result<void> done = load_into(weights.embedding, loader.embedding(embedding_name));
   if (!done) return done.error();
-  for (int64_t i = 0; i < config.num_layers; ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(config.num_layers); ++i) {
     LayerWeights& layer = weights.layers.emplace_back();
-    if (done = load_attention(config, layer_prefix(i), loader, layer); !done) return done.error();
-    if (done = load_mlp(config, layer_prefix(i), loader, layer); !done) return done.error();
+    if (done = load_attention(config, i, loader, layer); !done) return done.error();
+    if (done = load_mlp(config, i, loader, layer); !done) return done.error();
   }
   weights.final_norm = loader.vector("model.norm.weight");
   if (!config.tie_word_embeddings || has_tied_copy) {

@@ -10,8 +10,10 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/weight_source.h"
+#include "kernels/quantized/error_feedback.h"
 #include "kernels/quantized/weight_matrix.h"
 #include "model/config.h"
+#include "model/matrix_place.h"
 
 namespace millrace {
 
@@ -48,6 +50,10 @@ struct ModelWeights {
 // Called after each matrix or vector, from the loading thread.
 using LoadProgress = std::function<void(size_t num_tensors_done, size_t num_tensors)>;
 
+// How a matrix's rounding errors are fed back (kernels/quantized/error_feedback.h); asked for once
+// for each quantized matrix, from the loading thread, before it is filled.
+using FeedbackSource = std::function<ErrorFeedback(const MatrixPlace& place)>;
+
 // Reads every tensor, rounds matrices to `format` and packs them.
 // Refuses, before anything is read, what check_tensors() refuses: a tensor that is missing, has
 // another shape or would be left unused. kResourceExhausted for memory. REQUIRES: a dense model.
@@ -56,7 +62,8 @@ Result<ModelWeights> load_weights(
     const WeightSource& source,
     const WeightFormat& format,
     ThreadPool& pool,
-    const LoadProgress& progress = {}
+    const LoadProgress& progress = {},
+    const FeedbackSource& feedback = {}
 );
 
 }  // namespace millrace

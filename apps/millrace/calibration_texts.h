@@ -1,0 +1,25 @@
+// What a model reads to be calibrated (quantization/quantize_model.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/id.h"
+#include "base/result.h"
+#include "server/local_model.h"
+
+namespace millrace {
+
+// The model's own answers to questions of many kinds and some languages, each behind its question
+// as the model's chat template states it (a model without one continues the plain question):
+// sampled at temperature 1, so that they cover what the model may say, and the same for the same
+// model and seed. The engine serves nobody else.
+Result<std::vector<std::vector<TokenId>>> own_answers(LocalModel& model, int32_t num_answer_tokens);
+
+// The paragraphs of a text file, which empty lines part.
+Result<std::vector<std::vector<TokenId>>> paragraphs_of(
+    const LocalModel& model, const std::string& path
+);
+
+}  // namespace millrace

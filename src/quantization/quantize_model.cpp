@@ -1,0 +1,162 @@
+#include "quantization/quantize_model.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "model/cpu_model.h"
+#include "quantization/feedback.h"
+#include "quantization/input_moments.h"
+#include "quantization/smoothing.h"
+
+namespace millrace {
+namespace {
+
+// Tokens that are read at once. Longer texts are cut into as many.
+constexpr size_t kBatchTokens = 512;
+constexpr int32_t kBlockSize = 16;
+
+using Tokens = std::span<const TokenId>;
+
+class Progress {
+ public:
+  explicit Progress(const QuantizeOptions& options) : on_progress_(options.on_progress) {}
+  void show(std::string_view phase, size_t num_done, size_t num_all) const {
+    if (!on_progress_) return;
+    on_progress_(phase, static_cast<double>(num_done) / static_cast<double>(num_all));
+  }
+
+ private:
+  const std::function<void(std::string_view, double)>& on_progress_;
+};
+
+// Pieces of the texts, together at most kBatchTokens a batch.
+std::vector<std::vector<Tokens>> batches_of(std::span<const std::vector<TokenId>> texts) {
+  std::vector<std::vector<Tokens>> batches;
+  size_t num_free = 0;
+  for (const std::vector<TokenId>& text : texts) {
+    for (size_t begin = 0; begin < text.size(); begin += kBatchTokens) {
+      const Tokens piece = Tokens(text).subspan(begin, std::min(kBatchTokens, text.size() - begin));
+      if (piece.size() > num_free) {
+        batches.emplace_back();
+        num_free = kBatchTokens;
+      }
+      batches.back().push_back(piece);
+      num_free -= piece.size();
+    }
+  }
+  return batches;
+}
+
+// Sequences side by side, each in blocks of its own. The head sees every token.
+ForwardBatch forward_batch(std::span<const Tokens> pieces) {
+  ForwardBatch batch;
+  batch.max_blocks_per_sequence = div_ceil(static_cast<int32_t>(kBatchTokens), kBlockSize);
+  batch.cu_seqlens.push_back(0);
+  int32_t next_block = 0;
+  for (const Tokens piece : pieces) {
+    const auto size = static_cast<int32_t>(piece.size());
+    for (int32_t i = 0; i < size; ++i) {
+      batch.logit_rows.push_back(LogitRow::of_token(batch.num_tokens()));
+      batch.token_ids.push_back(piece[static_cast<size_t>(i)]);
+      batch.positions.push_back(i);
+      batch.slot_mapping.push_back(next_block * kBlockSize + i);
+    }
+    batch.cu_seqlens.push_back(batch.num_tokens());
+    batch.context_lens.push_back(size);
+    const int32_t num_blocks = div_ceil(size, kBlockSize);
+    for (int32_t i = 0; i < batch.max_blocks_per_sequence; ++i) {
+      batch.block_tables.push_back(next_block + std::min(i, num_blocks - 1));
+    }
+    next_block += num_blocks;
+  }
+  return batch;
+}
+
+Result<InputMoments> calibrate(
+    const ModelConfig& config,
+    const WeightSource& source,
+    const QuantizeOptions& options,
+    ThreadPool& pool,
+    const Progress& progress
+) {
+  const auto longest = std::min<int64_t>(config.max_position_embeddings, kBatchTokens);
+  CHECK(longest == kBatchTokens, "a model of at least 512 positions");
+  const CpuModelOptions model_options{
+      .dtype = options.dtype,
+      .kv_dtype = options.dtype,
+      .block_size = kBlockSize,
+      .num_blocks = static_cast<int32_t>(kBatchTokens),  // texts may be as short as one token
+      .max_model_len = static_cast<int32_t>(longest),
+      .max_num_batched_tokens = static_cast<int32_t>(kBatchTokens),
+      .max_num_logits = static_cast<int32_t>(kBatchTokens),
+  };
+  const auto on_load = [&](size_t num_done, size_t num_all) {
+    progress.show("loading", num_done, num_all);
+  };
+  Result<std::unique_ptr<CpuModel>> model =
+      CpuModel::load(config, source, model_options, pool, on_load);
+  if (!model) return model.error();
+
+  InputMoments moments(pool);
+  (*model)->set_observer(&moments);
+  const std::vector<std::vector<Tokens>> batches = batches_of(options.texts);
+  CHECK(!batches.empty(), "calibration reads something");
+  for (size_t i = 0; i < batches.size(); ++i) {
+    progress.show("calibrating", i, batches.size());
+    (*model)->forward(forward_batch(batches[i]));
+  }
+  return moments;
+}
+
+// What the inputs of a matrix are divided by.
+std::vector<float> divisors_of(
+    const ModelConfig& config, const Smoothing& smoothing, const MatrixPlace& place
+) {
+  switch (place.kind) {
+    case MatrixKind::kQkv:
+      return smoothing.layers[place.layer].qkv;
+    case MatrixKind::kAttentionOut:
+      return spread_to_query_heads(config, smoothing.layers[place.layer].value);
+    case MatrixKind::kGateUp:
+      return smoothing.layers[place.layer].gate_up;
+    case MatrixKind::kDown:
+      return smoothing.layers[place.layer].down;
+    case MatrixKind::kHead:
+      return smoothing.head;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<QuantizedModel> quantize_model(
+    const ModelConfig& config,
+    const WeightSource& source,
+    const QuantizeOptions& options,
+    ThreadPool& pool
+) {
+  const Progress progress(options);
+  const Result<InputMoments> moments = calibrate(config, source, options, pool, progress);
+  if (!moments) return moments.error();
+  const Smoothing smoothing = choose_smoothing(config, source, *moments, pool);
+  const std::unique_ptr<WeightSource> smoothed =
+      smoothed_source(config, source, smoothing, options.dtype);
+  const auto feedback = [&](const MatrixPlace& place) {
+    return feedback_of(moments->at(place), divisors_of(config, smoothing, place), pool);
+  };
+  const auto on_tensor = [&](size_t num_done, size_t num_all) {
+    progress.show("rounding", num_done, num_all);
+  };
+  QuantizedModel model{.config = untied(config), .weights = {}};
+  Result<ModelWeights> weights = load_weights(
+      model.config, *smoothed, {options.dtype, options.format}, pool, on_tensor, feedback
+  );
+  if (!weights) return weights.error();
+  model.weights = *std::move(weights);
+  return model;
+}
+
+}  // namespace millrace
