@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/math.h"
+#include "kernels/dispatch.h"
+#include "kernels/pack_rows_kernel.h"
 
 namespace millrace {
 namespace {
@@ -18,12 +20,23 @@ Float16 rounded_to(float value, Float16 /*type*/) {
 
 constexpr size_t kRows = PackedMatrix::kPanelRows;
 
+// Puts no column in its place.
 template <class T>
-void pack(std::span<T> panel, std::span<const float> rows, size_t num_columns) {
+size_t transpose_no_rows(const float* /*rows*/, size_t /*num_columns*/, T* /*out*/) {
+  return 0;
+}
+template <class T>
+constexpr IsaVersions<size_t (*)(const float*, size_t, T*)> kTransposeRows = {
+    transpose_no_rows<T>, transpose_rows_avx2<T>, transpose_rows_avx512<T>};
+
+template <class T>
+void pack(std::span<T> panel, std::span<const float> rows, size_t num_columns, Isa isa) {
   const size_t num_rows = rows.size() / num_columns;
+  const size_t num_done =
+      num_rows == kRows ? kTransposeRows<T>.find(isa)(rows.data(), num_columns, panel.data()) : 0;
   for (size_t row = 0; row < num_rows; ++row) {
     const float* values = &rows[row * num_columns];
-    for (size_t column = 0; column < num_columns; ++column) {
+    for (size_t column = num_done; column < num_columns; ++column) {
       panel[column * kRows + row] = rounded_to(values[column], T{});
     }
   }
@@ -91,18 +104,18 @@ size_t PackedMatrix::panel_size() const {
                                     : num_columns_ * kRows;
 }
 
-void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows, [[maybe_unused]] Isa isa) {
+void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows, Isa isa) {
   CHECK(panel < num_panels(), "the panel is within the matrix");
   CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
   const size_t begin = panel * panel_size();
   switch (dtype_) {
     case DType::kFloat32:
-      return pack(buffer_.as<float>().subspan(begin, panel_size()), rows, num_columns_);
+      return pack(buffer_.as<float>().subspan(begin, panel_size()), rows, num_columns_, isa);
     case DType::kFloat16:
-      return pack(buffer_.as<Float16>().subspan(begin, panel_size()), rows, num_columns_);
+      return pack(buffer_.as<Float16>().subspan(begin, panel_size()), rows, num_columns_, isa);
     case DType::kBFloat16:
       exceptions_[panel] = pack_bfloat16_panel(
-          rows, num_columns_, buffer_.as<uint8_t>().subspan(begin, panel_size())
+          rows, num_columns_, buffer_.as<uint8_t>().subspan(begin, panel_size()), isa
       );
       panel_exceptions_[panel] = {exceptions_[panel].data(), exceptions_[panel].size()};
   }

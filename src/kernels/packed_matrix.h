@@ -47,7 +47,8 @@ class PackedMatrix {
   std::span<const PanelExceptions> exceptions() const { return panel_exceptions_; }
 
   // Rounds rows [panel * 16, + n) to the storage type, to nearest, ties to even, and puts them in
-  // their place. `rows`: [n, num_columns], n <= 16. Threads may pack different panels at once.
+  // their place; the same bits with every `isa`, save those of a float16 that is no number. `rows`:
+  // [n, num_columns], n <= 16. Threads may pack different panels at once.
   void pack_panel(size_t panel, std::span<const float> rows, Isa isa = best_isa());
 
   // Widens one row. `out`: [num_columns].

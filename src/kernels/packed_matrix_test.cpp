@@ -29,6 +29,27 @@ TEST(PackedMatrix, GivesBackEveryRowRoundedToItsType) {
   }
 }
 
+TEST(PackedMatrix, HasTheSameBitsPackedByEveryInstructionSet) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const size_t num_columns : {1UL, 15UL, 16UL, 33UL, 200UL}) {
+      for (const size_t num_rows : {1UL, 15UL, 16UL}) {
+        std::vector<float> rows = random_floats(num_rows * num_columns, 2);
+        for (size_t i = 0; i < rows.size(); i += 5) rows[i] = i % 2 == 0 ? 1e-7F : 1e5F;
+        const auto bytes_of = [&](Isa isa) {
+          PackedMatrix matrix = *PackedMatrix::allocate(dtype, num_rows, num_columns);
+          matrix.pack_panel(0, rows, isa);
+          const auto* bytes = static_cast<const std::byte*>(matrix.data());
+          return std::vector<std::byte>(bytes, bytes + matrix.num_bytes());
+        };
+        for (const Isa isa : supported_isas()) {
+          EXPECT_EQ(bytes_of(isa), bytes_of(Isa::kReference))
+              << name_of(dtype) << ' ' << name_of(isa) << ' ' << num_rows << " x " << num_columns;
+        }
+      }
+    }
+  }
+}
+
 TEST(PackedMatrix, RefusesSizesThatDoNotFit) {
   EXPECT_FALSE(PackedMatrix::num_bytes(DType::kFloat32, SIZE_MAX / 2, 16));
   EXPECT_FALSE(PackedMatrix::num_bytes(DType::kFloat32, SIZE_MAX, 1));

@@ -2,7 +2,6 @@
 // the order in which panels keep them. See lanes.h for the rules of this file. `Ops` is what Lanes
 // lack:
 //
-//   transpose(p, stride, out)  16 x 16 floats, rows `stride` apart, to [column][row]
 //   absolute(a), floor(a), ceil(a)
 //   zero_unless_number(a)      0 where a is NaN
 //   Mask, greater(a, b), both(p, q), select(p, a, b)   a where p, else b
@@ -30,7 +29,7 @@ template <class Lanes, class Ops>
 Lanes take_columns(const RoundPanelTask& task, size_t group, float* columns) {
   const size_t stride = task.num_groups * kGroupInputs;
   for (size_t i = 0; i < kGroupInputs; i += kLanes) {
-    Ops::transpose(task.rows + group * kGroupInputs + i, stride, columns + i * kLanes);
+    Lanes::transpose(task.rows + group * kGroupInputs + i, stride, columns + i * kLanes);
   }
   const Lanes factor = Lanes::broadcast(task.factor);
   const Lanes most = Lanes::broadcast(kWeightMost);
