@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rules of CONTRIBUTING.md that a machine can check: layers, sizes, words, strays.
+"""The rules of CONTRIBUTING.md that a machine can check: layers, sizes, words, links, strays.
 
     tools/house_rules.py             checks the files that git tracks; one line per finding, exit 1 if any
     tools/house_rules.py --self-test checks that every rule finds what it is for
@@ -23,6 +23,9 @@ BANNED = {
     r"#\s*ifdef\s+DEBUG": "a test",
 }
 BANNED_FOLDERS = {"utils", "common", "misc", "helpers"}
+
+# Documents that a command makes, and which may not be there yet.
+MADE_BY_COMMANDS = {"docs/benchmarks/cpu.md"}
 
 # (what a path must match, most lines); the first match counts.
 LINE_LIMITS = [
@@ -120,8 +123,34 @@ def check_folder_sizes(paths: list[str]) -> list[str]:
     return [f"{folder}: {count} sources, at most {FOLDER_SOURCES_MAX}" for folder, count in counts.items() if count > FOLDER_SOURCES_MAX]
 
 
+def anchor_of(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def check_links(path: str, text: str) -> list[str]:
+    """Links of a document to files of this tree, and to headings of documents."""
+    findings = []
+    for link in re.findall(r"\[[^\]\n]*\]\(([^)\s]+)\)", text):
+        place, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        found = (ROOT / path).parent.joinpath(place).resolve() if place else None
+        if found and found.is_relative_to(ROOT) and str(found.relative_to(ROOT)) in MADE_BY_COMMANDS:
+            continue
+        if found and not found.exists():
+            findings.append(f"{path}: a link to {link}, which is not there")
+            continue
+        linked = found.read_text() if found and found.suffix == ".md" else text
+        headings = re.findall(r"^#+ (.*)$", linked, re.MULTILINE)
+        if anchor and (not found or found.suffix == ".md") and anchor not in map(anchor_of, headings):
+            findings.append(f"{path}: a link to {link}, which has no such heading")
+    return findings
+
+
 def check_file(path: str, text: str, allowed: dict[str, set[str]]) -> list[str]:
     findings = check_place(path) + check_words(path, text)
+    if path.endswith(".md"):
+        findings += check_links(path, text)
     if path.endswith((".cpp", ".h")):
         findings += check_layers(path, text, allowed) + check_lines(path, text) + check_functions(path, text)
     return findings
@@ -160,6 +189,9 @@ def self_test() -> None:
         ("src/base/a.cpp", "// TO" + "DO(#12) later\n", 0),
         ("src/base/a.cpp", "// TO" + "DO later\n", 1),
         ("src/utils/a.md", "\n", 1),
+        ("docs/a.md", "[a](../README.md) [b](https://example.org/c) [c](../src) [d](#e)\n# E\n", 0),
+        ("docs/a.md", "[a](no.md) [b](../README.md#no-such-heading) [d](#e)\n", 3),
+        ("docs/guides/a.md", "[a](../benchmarks/cpu.md)\n", 0),
         ("tools/a.cpp", "\n", 1),
     ]
     for path, text, expected in cases:

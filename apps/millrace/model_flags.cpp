@@ -185,11 +185,9 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   options.block_size = flags.block_size;
   options.kv_cache_bytes = flags.kv_cache_memory_bytes;
   options.available_bytes = available_memory();
-  if (flags.num_threads < 0 || flags.num_threads > 1024) {
-    return wrong_choice("--threads", "0 to 1024", std::to_string(flags.num_threads));
-  }
-  options.num_threads =
-      flags.num_threads == 0 ? num_available_cpus() : static_cast<size_t>(flags.num_threads);
+  const Result<size_t> num_threads = num_threads_of_flag(flags.num_threads);
+  if (!num_threads) return num_threads.error();
+  options.num_threads = *num_threads;
   Result<EngineConfig> engine = engine_config_of(flags);
   if (!engine) return engine.error();
   options.engine = *std::move(engine);
@@ -216,6 +214,12 @@ Result<std::optional<QuantizedFormat>> quantization_of_flag(const std::string& n
   const std::optional<QuantizedFormat> format = quantized_format_from_name(name);
   if (format) return format;
   return wrong_choice("--quantization", "none, int8 or int4", name);
+}
+
+Result<size_t> num_threads_of_flag(int32_t num_threads) {
+  if (num_threads == 0) return num_available_cpus();
+  if (num_threads > 0 && num_threads <= 1024) return static_cast<size_t>(num_threads);
+  return wrong_choice("--threads", "0 to 1024", std::to_string(num_threads));
 }
 
 int64_t available_memory() {

@@ -54,6 +54,9 @@ Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::s
 // nullopt for "none".
 Result<std::optional<QuantizedFormat>> quantization_of_flag(const std::string& name);
 
+// --threads, of compute threads; 0: one per CPU.
+Result<size_t> num_threads_of_flag(int32_t num_threads);
+
 // Physical memory that this process could have now, in bytes.
 int64_t available_memory();
 

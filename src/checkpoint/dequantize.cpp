@@ -20,18 +20,14 @@ uint16_t load_u16(const std::byte* from) {
   return value;
 }
 
-// to_float(Float16) without branches, so that a loop over it becomes vector code. Every case is
-// computed and one is selected.
+// to_float(Float16) without branches, so that a loop over it becomes vector code: as a float the
+// bits are too small by 2^112, whether the half is subnormal or not, and the product is exact.
 float half_to_float(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000U) << 16;
   const uint32_t magnitude = half & 0x7FFFU;
-  const uint32_t rebased = (magnitude << 13) + (112U << 23);
-  const uint32_t infinite = (magnitude << 13) | 0x7F800000U;
-  // Zero and subnormal: mantissa * 2^-24, exact in float32.
-  const float tiny = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1.0p-24F;
-  uint32_t bits = magnitude >= 0x7C00U ? infinite : rebased;
-  bits = magnitude < 0x0400U ? std::bit_cast<uint32_t>(tiny) : bits;
-  return std::bit_cast<float>(bits | sign);
+  const auto sign = static_cast<uint32_t>(half & 0x8000U) << 16;
+  const uint32_t infinite = magnitude > 0x7BFFU ? 0x7F800000U : 0U;
+  const float value = std::bit_cast<float>(magnitude << 13) * 0x1.0p112F;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | infinite | sign);
 }
 
 void dequantize_f32(const std::byte* stored, std::span<float> out) {

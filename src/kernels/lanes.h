@@ -15,6 +15,7 @@
 //   scale_by_power_of_two(a, t)       a * 2^n where t is the float n + kRoundingShift
 //   round_to_bfloat16(a)              to nearest, ties to even, still float
 //   even_of(a, b), odd_of(a, b)       the even or odd ones of a's lanes, then of b's
+//   transpose(p, stride, out)         16 x 16 floats, rows `stride` apart, to [column][row]
 //   sum(a), max_of(a)                 over the lanes; sum adds halves: i + (i + 8), then 4, 2, 1
 //
 // Rules, because x_avx2.cpp and x_avx512.cpp are compiled for instructions that the machine may

@@ -114,6 +114,14 @@ struct Avx2Lanes {
     return {odd_of_eight(a.lo, a.hi), odd_of_eight(b.lo, b.hi)};
   }
 
+  [[gnu::always_inline]] static void transpose(const float* rows, size_t stride, float* out) {
+    for (size_t row = 0; row < 16; row += 8) {
+      for (size_t column = 0; column < 16; column += 8) {
+        transpose_eight(rows + row * stride + column, stride, out + column * 16 + row);
+      }
+    }
+  }
+
   [[gnu::always_inline]] static float sum(Avx2Lanes a) {
     const __m256 eight = _mm256_add_ps(a.lo, a.hi);
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -128,6 +136,31 @@ struct Avx2Lanes {
   }
 
  private:
+  // 8 x 8; rows of `out` are 16 apart.
+  [[gnu::always_inline]] static void transpose_eight(const float* p, size_t stride, float* out) {
+    __m256 quads[8];  // [i]: rows 4 * (i / 4) .. + 3, columns i % 4 and i % 4 + 4
+#pragma GCC unroll 2
+    for (size_t i = 0; i < 2; ++i) {
+      const float* four = p + 4 * i * stride;
+      const __m256 a = _mm256_loadu_ps(four);
+      const __m256 b = _mm256_loadu_ps(four + stride);
+      const __m256 c = _mm256_loadu_ps(four + 2 * stride);
+      const __m256 d = _mm256_loadu_ps(four + 3 * stride);
+      const __m256d ab_low = _mm256_castps_pd(_mm256_unpacklo_ps(a, b));
+      const __m256d ab_high = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
+      const __m256d cd_low = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
+      const __m256d cd_high = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
+      quads[4 * i] = _mm256_castpd_ps(_mm256_unpacklo_pd(ab_low, cd_low));
+      quads[4 * i + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(ab_low, cd_low));
+      quads[4 * i + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(ab_high, cd_high));
+      quads[4 * i + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(ab_high, cd_high));
+    }
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) {
+      _mm256_storeu_ps(out + i * 16, _mm256_permute2f128_ps(quads[i], quads[4 + i], 0x20));
+      _mm256_storeu_ps(out + (i + 4) * 16, _mm256_permute2f128_ps(quads[i], quads[4 + i], 0x31));
+    }
+  }
   [[gnu::always_inline]] static __m128i load_eight(const void* p) {
     return _mm_loadu_si128(static_cast<const __m128i*>(p));
   }

@@ -105,6 +105,37 @@ struct Avx512Lanes {
     return {_mm512_permutex2var_ps(a.v, odd_lanes, b.v)};
   }
 
+  [[gnu::always_inline]] static void transpose(const float* rows, size_t stride, float* out) {
+    __m512 quads[16];  // [i]: rows 4 * (i / 4) .. + 3, columns i % 4 + 4 * quarter
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) {
+      const float* p = rows + 4 * i * stride;
+      const __m512 a = _mm512_loadu_ps(p);
+      const __m512 b = _mm512_loadu_ps(p + stride);
+      const __m512 c = _mm512_loadu_ps(p + 2 * stride);
+      const __m512 d = _mm512_loadu_ps(p + 3 * stride);
+      const __m512d ab_low = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
+      const __m512d ab_high = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
+      const __m512d cd_low = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+      const __m512d cd_high = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+      quads[4 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab_low, cd_low));
+      quads[4 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab_low, cd_low));
+      quads[4 * i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab_high, cd_high));
+      quads[4 * i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab_high, cd_high));
+    }
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) {
+      const __m512 top_even = _mm512_shuffle_f32x4(quads[i], quads[4 + i], 0x88);
+      const __m512 top_odd = _mm512_shuffle_f32x4(quads[i], quads[4 + i], 0xDD);
+      const __m512 low_even = _mm512_shuffle_f32x4(quads[8 + i], quads[12 + i], 0x88);
+      const __m512 low_odd = _mm512_shuffle_f32x4(quads[8 + i], quads[12 + i], 0xDD);
+      _mm512_storeu_ps(out + i * 16, _mm512_shuffle_f32x4(top_even, low_even, 0x88));
+      _mm512_storeu_ps(out + (i + 4) * 16, _mm512_shuffle_f32x4(top_odd, low_odd, 0x88));
+      _mm512_storeu_ps(out + (i + 8) * 16, _mm512_shuffle_f32x4(top_even, low_even, 0xDD));
+      _mm512_storeu_ps(out + (i + 12) * 16, _mm512_shuffle_f32x4(top_odd, low_odd, 0xDD));
+    }
+  }
+
   [[gnu::always_inline]] static float sum(Avx512Lanes a) {
     const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -2,9 +2,7 @@
 // weights' bytes a second should come near ReadBandwidth with as many threads.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <array>
-#include <utility>
 
 #include "kernels/linear.h"
 #include "kernels/test_data.h"
@@ -78,31 +76,6 @@ void BM_Linear(benchmark::State& state) {
   state.SetLabel(std::string(layer.name) + ' ' + std::string(name_of(dtype)));
 }
 
-// What reading memory costs and nothing else. Argument: threads.
-void BM_ReadBandwidth(benchmark::State& state) {
-  ThreadPool pool(static_cast<size_t>(state.range(0)));
-  Buffer buffer = *Buffer::allocate(kColdBytes);
-  // Untouched memory is one shared page of zeros, and reads of it come from the cache.
-  std::ranges::fill(buffer.bytes(), std::byte{1});
-  const std::span<const uint64_t> words = std::as_const(buffer).as<uint64_t>();
-  std::vector<uint64_t> sums(pool.num_threads() * 8);
-  for (auto _ : state) {
-    pool.parallel_for(pool.num_threads(), [&](size_t begin, size_t end) {
-      const size_t part = words.size() / pool.num_threads();
-      std::array<uint64_t, 8> sum = {};
-      for (size_t i = begin * part; i + 8 <= end * part; i += 8) {
-        for (size_t j = 0; j < 8; ++j) sum[j] ^= words[i + j];
-      }
-      for (size_t j = 0; j < 8; ++j) sums[begin * 8 + j] = sum[j];
-    });
-    benchmark::DoNotOptimize(sums.data());
-  }
-  state.counters["GB/s"] = benchmark::Counter(
-      static_cast<double>(kColdBytes) * 1e-9 * static_cast<double>(state.iterations()),
-      benchmark::Counter::kIsRate
-  );
-}
-
 void add_linear(benchmark::internal::Benchmark* bench) {
   for (int64_t layer = 0; layer < static_cast<int64_t>(kLayers.size()); ++layer) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
@@ -115,7 +88,6 @@ void add_linear(benchmark::internal::Benchmark* bench) {
   }
 }
 
-BENCHMARK(BM_ReadBandwidth)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_Linear)
     ->ArgNames({"layer", "dtype", "tokens", "threads"})
     ->Apply(add_linear)

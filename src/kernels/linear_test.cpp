@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/math.h"
 #include "kernels/test_data.h"
@@ -167,17 +168,19 @@ TEST(Linear, GivesATokenTheSameBitsAloneAndAmongOthers) {
   }
 }
 
-// More exponents than a packed panel's table holds: a third of the weights are exceptions.
+// More exponents than a packed panel's table holds: a third of the first weights are exceptions,
+// nearly as many as the matrix has room for.
 TEST(Linear, AddsWeightsOfAnyMagnitudeOnEveryInstructionSet) {
   ThreadPool pool(2);
+  constexpr size_t kInputs = 2046;
   for (const size_t num_tokens : {1, 5, 12, 13, 20}) {
     Problem problem =
-        make_problem({num_tokens, 70, 40}, DType::kBFloat16, LinearEpilogue::kStore, false);
-    std::vector<float> rows = random_floats(40 * 70, 21);
+        make_problem({num_tokens, kInputs, 40}, DType::kBFloat16, LinearEpilogue::kStore, false);
+    std::vector<float> rows = random_floats(40 * kInputs, 21);
     for (size_t i = 0; i < rows.size(); ++i) {
-      rows[i] = std::ldexp(rows[i], static_cast<int>(i * 7 % 24) - 20);
+      if (i % kInputs < 40) rows[i] = std::ldexp(rows[i], static_cast<int>(i * 7 % 24) - 20);
     }
-    problem.weights = packed(DType::kBFloat16, rows, 70);
+    problem.weights = packed(DType::kBFloat16, rows, kInputs);
     EXPECT_GT(problem.weights.exceptions()[0].size, 100U);
     const std::vector<float> expected = solve({Isa::kReference, pool}, problem);
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -187,6 +190,35 @@ TEST(Linear, AddsWeightsOfAnyMagnitudeOnEveryInstructionSet) {
       EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(expected)) << name_of(isa);
     }
   }
+}
+
+// What decision 12 rests on: three million pairs, of magnitudes whose roundings show, added as
+// vdpbf16ps and two fused multiply-adds do. Each sum is one of 32 pairs.
+TEST(Linear, AddsPairsOfBFloat16InOneOrderOnEveryInstructionSet) {
+  ThreadPool pool(1);
+  const Shape shape = {96, 64, 1024};
+  Problem problem = make_problem(shape, DType::kBFloat16, LinearEpilogue::kStore, false);
+  std::vector<float> rows = random_floats(shape.num_outputs * shape.num_inputs, 31);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = std::ldexp(rows[i], -static_cast<int>(i * 7 % 9));
+  }
+  for (size_t i = 0; i < problem.x.size(); ++i) {
+    problem.x[i] = std::ldexp(problem.x[i], static_cast<int>(i * 11 % 41) - 20);
+  }
+  problem.weights = packed(DType::kBFloat16, rows, shape.num_inputs);
+  const std::vector<float> expected = solve({Isa::kReference, pool}, problem);
+  for (const Isa isa : supported_isas()) {
+    EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(expected)) << name_of(isa);
+  }
+
+  // Another order of each pair would have been noticed: it changes a good part of the sums.
+  for (size_t i = 0; i < rows.size(); i += 2) std::swap(rows[i], rows[i + 1]);
+  for (size_t i = 0; i < problem.x.size(); i += 2) std::swap(problem.x[i], problem.x[i + 1]);
+  problem.weights = packed(DType::kBFloat16, rows, shape.num_inputs);
+  const std::vector<float> swapped = solve({Isa::kReference, pool}, problem);
+  size_t num_different = 0;
+  for (size_t i = 0; i < swapped.size(); ++i) num_different += swapped[i] != expected[i] ? 1 : 0;
+  EXPECT_GT(num_different, swapped.size() / 10);
 }
 
 TEST(Linear, TakesDenormalsOfBFloat16AsZeroOnEveryInstructionSet) {

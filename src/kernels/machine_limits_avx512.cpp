@@ -1,86 +1,66 @@
 #include <immintrin.h>
 
 #include "kernels/machine_limits_kernel.h"
+#include "kernels/machine_limits_lanes.h"
 
 namespace millrace {
 namespace {
 
-// Lanes one by one rather than by a tree of additions: it runs once, after millions of rounds.
-[[gnu::always_inline]] inline uint64_t total_of(const __m512 (&sums)[kDotSumsZmm]) {
-  double total = 0.0;
-#pragma GCC unroll 16
-  for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
-    float lanes[16];
-    _mm512_storeu_ps(lanes, sums[i]);
-    for (const float lane : lanes) total += lane;
+struct ZmmWords {
+  using Register = __m512i;
+  [[gnu::always_inline]] static Register load(const void* p) { return _mm512_loadu_si512(p); }
+  [[gnu::always_inline]] static Register add(Register a, Register b) {
+    return _mm512_add_epi64(a, b);
   }
-  return static_cast<uint64_t>(total);
-}
+};
+
+struct VfmaddZmm {
+  using Register = __m512;
+  using Lane = float;
+  using Total = double;
+  static constexpr size_t kSums = kDotSumsZmm;
+  [[gnu::always_inline]] static Register ones() { return _mm512_set1_ps(1.0F); }
+  [[gnu::always_inline]] static void step(Register& sum, Register ones) {
+    asm volatile("vfmadd231ps %1, %1, %0" : "+v"(sum) : "v"(ones));
+  }
+};
+
+// In assembly this needs no compiler flag for the instruction, only a processor that has it.
+struct Vdpbf16psZmm {
+  using Register = __m512;
+  using Lane = float;
+  using Total = double;
+  static constexpr size_t kSums = kDotSumsZmm;
+  [[gnu::always_inline]] static __m512i ones() { return _mm512_set1_epi16(0x3F80); }  // bfloat16
+  [[gnu::always_inline]] static void step(Register& sum, __m512i ones) {
+    asm volatile("vdpbf16ps %1, %1, %0" : "+v"(sum) : "v"(ones));
+  }
+};
+
+struct VpdpbusdZmm {
+  using Register = __m512i;
+  using Lane = uint32_t;
+  using Total = uint64_t;
+  static constexpr size_t kSums = kDotSumsZmm;
+  [[gnu::always_inline]] static Register ones() { return _mm512_set1_epi8(1); }
+  [[gnu::always_inline]] static void step(Register& sum, Register ones) {
+    asm volatile("vpdpbusd %1, %1, %0" : "+v"(sum) : "v"(ones));
+  }
+};
 
 }  // namespace
 
 uint64_t sum_words_avx512(const void* data, size_t num_bytes) {
-  const auto* blocks = static_cast<const __m512i*>(data);
-  constexpr size_t kRegisters = 8;
-  __m512i sums[kRegisters] = {};
-  for (size_t i = 0; i < num_bytes / sizeof(__m512i); i += kRegisters) {
-#pragma GCC unroll 8
-    for (size_t k = 0; k < kRegisters; ++k) {
-      sums[k] = _mm512_add_epi64(sums[k], _mm512_loadu_si512(blocks + i + k));
-    }
-  }
-  uint64_t total = 0;
-#pragma GCC unroll 16
-  for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
-    uint64_t lanes[8];
-    _mm512_storeu_si512(lanes, sums[i]);
-    for (const uint64_t lane : lanes) total += lane;
-  }
-  return total;
+  return sum_words_lanes<ZmmWords>(data, num_bytes);
 }
-
 uint64_t count_vfmadd_zmm(size_t num_rounds) {
-  const __m512 one = _mm512_set1_ps(1.0F);
-  __m512 sums[kDotSumsZmm] = {};
-  for (size_t round = 0; round < num_rounds; ++round) {
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kDotSumsZmm; ++i) {
-      asm volatile("vfmadd231ps %1, %1, %0" : "+v"(sums[i]) : "v"(one));
-    }
-  }
-  return total_of(sums);
+  return count_dots<VfmaddZmm>(num_rounds);
 }
-
-// In assembly this needs no compiler flag for the instruction, only a processor that has it.
 uint64_t count_vdpbf16ps_zmm(size_t num_rounds) {
-  const __m512i ones = _mm512_set1_epi16(0x3F80);  // 1 in bfloat16
-  __m512 sums[kDotSumsZmm] = {};
-  for (size_t round = 0; round < num_rounds; ++round) {
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kDotSumsZmm; ++i) {
-      asm volatile("vdpbf16ps %1, %1, %0" : "+v"(sums[i]) : "v"(ones));
-    }
-  }
-  return total_of(sums);
+  return count_dots<Vdpbf16psZmm>(num_rounds);
 }
-
 uint64_t count_vpdpbusd_zmm(size_t num_rounds) {
-  const __m512i ones = _mm512_set1_epi8(1);
-  __m512i sums[kDotSumsZmm] = {};
-  for (size_t round = 0; round < num_rounds; ++round) {
-#pragma GCC unroll 16
-    for (size_t i = 0; i < kDotSumsZmm; ++i) {
-      asm volatile("vpdpbusd %1, %1, %0" : "+v"(sums[i]) : "v"(ones));
-    }
-  }
-  uint64_t total = 0;
-#pragma GCC unroll 16
-  for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
-    uint32_t lanes[16];
-    _mm512_storeu_si512(lanes, sums[i]);
-    for (const uint32_t lane : lanes) total += lane;
-  }
-  return total;
+  return count_dots<VpdpbusdZmm>(num_rounds);
 }
 
 }  // namespace millrace

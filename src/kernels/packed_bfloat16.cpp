@@ -3,48 +3,86 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <numeric>
+#include <memory>
 
 #include "base/check.h"
+#include "base/math.h"
+#include "kernels/bfloat16_rows_kernel.h"
+#include "kernels/dispatch.h"
+#include "kernels/pack_rows_kernel.h"
 
 namespace millrace {
 namespace {
 
 constexpr size_t kRows = 16;
 constexpr size_t kTableSize = 16;
+constexpr size_t kBlockColumns = kPackedBlockColumns;
 constexpr uint16_t kExponentBits = 0x7F80;
 constexpr int kExponentShift = 7;
 constexpr uint8_t kNotInTable = 0xFF;
-
-struct ExponentTable {
-  std::array<uint16_t, kTableSize> exponents = {};  // in place; the first is 0
-  std::array<uint8_t, 256> codes;                   // of each exponent, or kNotInTable
-};
 
 size_t exponent_of(BFloat16 weight) {
   return (weight.bits & kExponentBits) >> kExponentShift;
 }
 
-ExponentTable choose_exponents(std::span<const BFloat16> weights) {
-  std::array<size_t, 256> counts = {};
-  for (const BFloat16 weight : weights) ++counts[exponent_of(weight)];
-  counts[0] = 0;  // always there
-  std::array<uint8_t, 256> order;
-  std::iota(order.begin(), order.end(), uint8_t{0});
+using ExponentCounts = std::array<uint32_t, 256>;
+
+// Eight counters for each exponent in turn: neighbours often have the same one, and adding to what
+// was just written waits for it.
+ExponentCounts count_exponents(std::span<const BFloat16> weights) {
+  constexpr size_t kParts = 8;
+  std::array<ExponentCounts, kParts> parts = {};
+  size_t i = 0;
+  for (; i + kParts <= weights.size(); i += kParts) {
+    for (size_t j = 0; j < kParts; ++j) ++parts[j][exponent_of(weights[i + j])];
+  }
+  for (; i < weights.size(); ++i) ++parts[0][exponent_of(weights[i])];
+  ExponentCounts counts = {};
+  for (const ExponentCounts& part : parts) {
+    for (size_t exponent = 0; exponent < counts.size(); ++exponent) {
+      counts[exponent] += part[exponent];
+    }
+  }
+  return counts;
+}
+
+struct ExponentTable {
+  std::array<uint16_t, kTableSize> exponents = {};  // in place; the first is 0
+  std::array<uint8_t, 256> codes;                   // of each exponent, or kNotInTable
+  unsigned window = 1;  // the first of those side by side that have the most weights
+};
+
+ExponentTable choose_exponents(const ExponentCounts& counts) {
+  std::vector<uint8_t> order;  // without 0, which is always there
+  for (size_t exponent = 1; exponent < counts.size(); ++exponent) {
+    if (counts[exponent] > 0) order.push_back(static_cast<uint8_t>(exponent));
+  }
+  const size_t num_chosen = std::min(order.size(), kTableSize - 1);
   std::partial_sort(
       order.begin(),
-      order.begin() + kTableSize,
+      order.begin() + static_cast<ptrdiff_t>(num_chosen),
       order.end(),
       [&](uint8_t a, uint8_t b) { return counts[a] != counts[b] ? counts[a] > counts[b] : a > b; }
   );
+  order.resize(num_chosen);
+
   ExponentTable table;
   table.codes.fill(kNotInTable);
   table.codes[0] = 0;
-  for (size_t i = 1; i < kTableSize; ++i) {
-    const uint8_t exponent = order[i - 1];
-    if (counts[exponent] == 0) break;
-    table.exponents[i] = static_cast<uint16_t>(exponent << kExponentShift);
-    table.codes[exponent] = static_cast<uint8_t>(i);
+  size_t most = 0;
+  for (size_t i = 0; i < num_chosen; ++i) {
+    table.exponents[i + 1] = static_cast<uint16_t>(order[i] << kExponentShift);
+    table.codes[order[i]] = static_cast<uint8_t>(i + 1);
+    const size_t last = std::max<size_t>(order[i], kExponentWindow);
+    const size_t first = last - (kExponentWindow - 1);
+    size_t covered = 0;
+    for (const uint8_t exponent : order) {
+      if (exponent >= first && exponent <= last) covered += counts[exponent];
+    }
+    if (covered > most) {
+      most = covered;
+      table.window = static_cast<unsigned>(first);
+    }
   }
   return table;
 }
@@ -79,24 +117,72 @@ void put(BFloat16 weight, uint8_t code, const Place& place, std::span<uint8_t> p
   std::memcpy(&panel[place.code], &codes, sizeof(codes));
 }
 
-}  // namespace
+// Rounded rows of a panel, padded to whole blocks and sixteen rows with zeros.
+struct RoundedRows {
+  std::unique_ptr<BFloat16[]> weights;  // [16][num_columns]
+  size_t num_columns;
 
-std::vector<WeightException> pack_bfloat16_panel(
-    std::span<const float> rows, size_t num_columns, std::span<uint8_t> panel
+  std::span<const BFloat16> all() const { return {weights.get(), kRows * num_columns}; }
+};
+
+constexpr IsaVersions<void (*)(const float*, size_t, size_t, BFloat16*)> kRoundRow = {
+    round_row_reference<BFloat16>, round_row_avx2<BFloat16>, round_row_avx512<BFloat16>};
+
+RoundedRows round_rows(std::span<const float> rows, size_t num_columns, Isa isa) {
+  RoundedRows rounded = {.weights = nullptr, .num_columns = round_up(num_columns, kBlockColumns)};
+  rounded.weights = std::make_unique_for_overwrite<BFloat16[]>(kRows * rounded.num_columns);
+  BFloat16* row = rounded.weights.get();
+  for (size_t begin = 0; begin < rows.size(); begin += num_columns, row += rounded.num_columns) {
+    kRoundRow.find(isa)(&rows[begin], num_columns, rounded.num_columns, row);
+  }
+  std::fill(row, rounded.weights.get() + kRows * rounded.num_columns, BFloat16{});
+  return rounded;
+}
+
+// Leaves every block to pack_block().
+void pack_no_blocks(const PackBlocksTask& task) {
+  std::fill_n(task.is_packed, task.num_columns / kBlockColumns, uint8_t{0});
+}
+
+constexpr IsaVersions<void (*)(const PackBlocksTask&)> kPackBlocks = {
+    pack_no_blocks, pack_blocks_avx2, pack_blocks_avx512};
+
+PackBlocksTask blocks_task(
+    const RoundedRows& rows,
+    const ExponentTable& table,
+    std::span<uint8_t> panel,
+    std::vector<uint8_t>& is_packed
 ) {
-  CHECK(panel.size() == packed_bfloat16_panel_bytes(num_columns), "a whole panel");
-  CHECK(rows.size() % num_columns == 0 && rows.size() <= kRows * num_columns, "at most 16 rows");
-  std::vector<BFloat16> weights(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) weights[i] = to_bfloat16(rows[i]);
+  PackBlocksTask task = {
+      .rows = rows.weights.get(),
+      .num_columns = rows.num_columns,
+      .table = panel.data(),
+      .first_exponent = table.window,
+      .codes = {},
+      .blocks = &panel[kPackedTableBytes],
+      .is_packed = is_packed.data(),
+  };
+  for (size_t i = 0; i < kExponentWindow; ++i) {
+    const uint8_t code = table.codes[task.first_exponent + i];
+    if (code != kNotInTable) task.codes[i] = code;
+  }
+  return task;
+}
 
-  const ExponentTable table = choose_exponents(weights);
-  std::ranges::fill(panel, uint8_t{0});
-  std::memcpy(panel.data(), table.exponents.data(), kPackedTableBytes / 2);
-  std::memcpy(&panel[kPackedTableBytes / 2], table.exponents.data(), kPackedTableBytes / 2);
-  std::vector<WeightException> exceptions;
-  for (size_t column = 0; column < num_columns; ++column) {
-    for (size_t row = 0; row * num_columns < rows.size(); ++row) {
-      const BFloat16 weight = weights[row * num_columns + column];
+// One block, of any weights.
+void pack_block(
+    const RoundedRows& rows,
+    size_t block,
+    const ExponentTable& table,
+    std::span<uint8_t> panel,
+    std::vector<WeightException>& exceptions
+) {
+  std::ranges::fill(
+      panel.subspan(kPackedTableBytes + block * kPackedBlockBytes, kPackedBlockBytes), uint8_t{0}
+  );
+  for (size_t column = block * kBlockColumns; column < (block + 1) * kBlockColumns; ++column) {
+    for (size_t row = 0; row < kRows; ++row) {
+      const BFloat16 weight = rows.weights[row * rows.num_columns + column];
       const uint8_t code = table.codes[exponent_of(weight)];
       if (code != kNotInTable) {
         put(weight, code, place_of(row, column), panel);
@@ -106,6 +192,27 @@ std::vector<WeightException> pack_bfloat16_panel(
         );
       }
     }
+  }
+}
+
+}  // namespace
+
+std::vector<WeightException> pack_bfloat16_panel(
+    std::span<const float> rows, size_t num_columns, std::span<uint8_t> panel, Isa isa
+) {
+  CHECK(panel.size() == packed_bfloat16_panel_bytes(num_columns), "a whole panel");
+  CHECK(rows.size() % num_columns == 0 && rows.size() <= kRows * num_columns, "at most 16 rows");
+  const RoundedRows rounded = round_rows(rows, num_columns, isa);
+  const ExponentTable table = choose_exponents(count_exponents(rounded.all()));
+  std::memcpy(panel.data(), table.exponents.data(), kPackedTableBytes / 2);
+  std::memcpy(&panel[kPackedTableBytes / 2], table.exponents.data(), kPackedTableBytes / 2);
+
+  const size_t num_blocks = rounded.num_columns / kBlockColumns;
+  std::vector<uint8_t> is_packed(num_blocks);
+  kPackBlocks.find(isa)(blocks_task(rounded, table, panel, is_packed));
+  std::vector<WeightException> exceptions;
+  for (size_t block = 0; block < num_blocks; ++block) {
+    if (is_packed[block] == 0) pack_block(rounded, block, table, panel, exceptions);
   }
   return exceptions;
 }

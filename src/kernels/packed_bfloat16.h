@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/isa.h"
 #include "kernels/packed_bfloat16_layout.h"
 #include "tensor/dtype.h"
 
@@ -33,9 +34,9 @@ constexpr size_t packed_bfloat16_panel_bytes(size_t num_columns) {
 
 // Writes rows, rounded to bfloat16 (to nearest, ties to even), into `panel`, and returns the
 // exceptions in the order of their columns. `rows`: [1 .. 16, num_columns]; rows that are missing
-// are zero. `panel`: packed_bfloat16_panel_bytes().
+// are zero. `panel`: packed_bfloat16_panel_bytes(). The same bits with every `isa`.
 std::vector<WeightException> pack_bfloat16_panel(
-    std::span<const float> rows, size_t num_columns, std::span<uint8_t> panel
+    std::span<const float> rows, size_t num_columns, std::span<uint8_t> panel, Isa isa = best_isa()
 );
 
 // One weight of a panel; zero where an exception stands for it.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -15,10 +16,10 @@ struct Panel {
   std::vector<WeightException> exceptions;
 };
 
-Panel pack(std::span<const float> rows, size_t num_columns) {
+Panel pack(std::span<const float> rows, size_t num_columns, Isa isa = best_isa()) {
   Panel panel;
-  panel.bytes.resize(packed_bfloat16_panel_bytes(num_columns));
-  panel.exceptions = pack_bfloat16_panel(rows, num_columns, panel.bytes);
+  panel.bytes.resize(packed_bfloat16_panel_bytes(num_columns), 0xA5);
+  panel.exceptions = pack_bfloat16_panel(rows, num_columns, panel.bytes, isa);
   return panel;
 }
 
@@ -78,16 +79,58 @@ TEST(PackedBFloat16, KeepsEveryBitOfAnyWeights) {
   EXPECT_EQ(next, panel.exceptions.size());
 }
 
-TEST(PackedBFloat16, HasFewExceptionsAmongNormalWeights) {
-  constexpr size_t kColumns = 896;
-  std::vector<float> rows = random_floats(16 * kColumns, 9);
-  const std::vector<float> others = random_floats(16 * kColumns, 10);
+std::vector<float> normal_floats(size_t size) {
+  std::vector<float> rows = random_floats(size, 9);
+  const std::vector<float> others = random_floats(size, 10);
   for (size_t i = 0; i < rows.size(); ++i) {
     // Box and Muller's.
     const float radius = std::sqrt(-2.0F * std::log((rows[i] + 1.0F) / 2.0F + 1e-7F));
     rows[i] = 0.02F * radius * std::cos(3.14159265F * others[i]);
   }
-  EXPECT_LT(pack(rows, kColumns).exceptions.size(), 10U);  // 2 on average
+  return rows;
+}
+
+TEST(PackedBFloat16, HasFewExceptionsAmongNormalWeights) {
+  constexpr size_t kColumns = 896;
+  EXPECT_LT(pack(normal_floats(16 * kColumns), kColumns).exceptions.size(), 10U);  // 2 on average
+}
+
+void expect_same_bits_on_every_isa(std::span<const float> rows, size_t num_columns) {
+  const Panel expected = pack(rows, num_columns, Isa::kReference);
+  for (const Isa isa : supported_isas()) {
+    const Panel panel = pack(rows, num_columns, isa);
+    EXPECT_EQ(panel.bytes, expected.bytes) << name_of(isa) << ' ' << num_columns;
+    const auto is_same = [](const WeightException& a, const WeightException& b) {
+      return a.column == b.column && a.row == b.row && a.bits == b.bits;
+    };
+    EXPECT_TRUE(std::ranges::equal(panel.exceptions, expected.exceptions, is_same))
+        << name_of(isa) << ' ' << num_columns;
+  }
+}
+
+TEST(PackedBFloat16, HasTheSameBitsPackedByEveryInstructionSet) {
+  for (const size_t num_columns : {1UL, 7UL, 8UL, 9UL, 100UL, 1000UL}) {
+    for (const size_t num_rows : {1UL, 15UL, 16UL}) {
+      std::vector<float> rows = normal_floats(num_rows * num_columns);
+      expect_same_bits_on_every_isa(rows, num_columns);
+      // Zeros of both signs, denormals, what is no number, and exponents with gaps between them.
+      for (size_t i = 0; i < rows.size(); i += 3) rows[i] = i % 2 == 0 ? 0.0F : -0.0F;
+      rows[rows.size() / 2] = std::numeric_limits<float>::quiet_NaN();
+      rows.back() = -std::numeric_limits<float>::infinity();
+      rows.front() = std::numeric_limits<float>::denorm_min();
+      expect_same_bits_on_every_isa(rows, num_columns);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        rows[i] = std::ldexp(1.0F + rows[i], 3 * static_cast<int>(i * 7 % 12));
+      }
+      expect_same_bits_on_every_isa(rows, num_columns);
+      // All bit patterns.
+      for (size_t i = 0; i < rows.size(); ++i) {
+        rows[i] = to_float(BFloat16{static_cast<uint16_t>(i * 40503)});
+      }
+      expect_same_bits_on_every_isa(rows, num_columns);
+      expect_same_bits_on_every_isa(std::vector<float>(rows.size(), 0.0F), num_columns);
+    }
+  }
 }
 
 }  // namespace

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/math.h"
+#include "kernels/dispatch.h"
+#include "kernels/pack_rows_kernel.h"
 
 namespace millrace {
 namespace {
@@ -18,12 +22,23 @@ Float16 rounded_to(float value, Float16 /*type*/) {
 
 constexpr size_t kRows = PackedMatrix::kPanelRows;
 
+// Puts no column in its place.
 template <class T>
-void pack(std::span<T> panel, std::span<const float> rows, size_t num_columns) {
+size_t transpose_no_rows(const float* /*rows*/, size_t /*num_columns*/, T* /*out*/) {
+  return 0;
+}
+template <class T>
+constexpr IsaVersions<size_t (*)(const float*, size_t, T*)> kTransposeRows = {
+    transpose_no_rows<T>, transpose_rows_avx2<T>, transpose_rows_avx512<T>};
+
+template <class T>
+void pack(std::span<T> panel, std::span<const float> rows, size_t num_columns, Isa isa) {
   const size_t num_rows = rows.size() / num_columns;
+  const size_t num_done =
+      num_rows == kRows ? kTransposeRows<T>.find(isa)(rows.data(), num_columns, panel.data()) : 0;
   for (size_t row = 0; row < num_rows; ++row) {
     const float* values = &rows[row * num_columns];
-    for (size_t column = 0; column < num_columns; ++column) {
+    for (size_t column = num_done; column < num_columns; ++column) {
       panel[column * kRows + row] = rounded_to(values[column], T{});
     }
   }
@@ -42,7 +57,8 @@ std::optional<size_t> PackedMatrix::num_bytes(DType dtype, size_t num_rows, size
   if (num_rows > SIZE_MAX - kRows || num_columns > SIZE_MAX / kPackedBlockBytes)
     return std::nullopt;
   if (dtype == DType::kBFloat16) {
-    return checked_mul(div_ceil(num_rows, kRows), packed_bfloat16_panel_bytes(num_columns));
+    const size_t room = div_ceil(num_columns, kPackedBlockColumns) * sizeof(WeightException);
+    return checked_mul(div_ceil(num_rows, kRows), packed_bfloat16_panel_bytes(num_columns) + room);
   }
   const auto elements = checked_mul(round_up(num_rows, kRows), num_columns);
   return elements ? checked_mul(*elements, size_of(dtype)) : std::nullopt;
@@ -67,7 +83,6 @@ Result<PackedMatrix> PackedMatrix::allocate(DType dtype, size_t num_rows, size_t
   matrix.buffer_ = *std::move(buffer);
   if (dtype == DType::kBFloat16) {
     matrix.exceptions_.resize(matrix.num_panels());
-    matrix.panel_exceptions_.resize(matrix.num_panels());
   }
   return matrix;
 }
@@ -78,7 +93,8 @@ void PackedMatrix::copy_bfloat16_row(size_t row, std::span<float> out) const {
   for (size_t column = 0; column < out.size(); ++column) {
     out[column] = to_float(packed_bfloat16_weight(packed, row % kRows, column));
   }
-  for (const WeightException& exception : exceptions_[panel]) {
+  const PanelExceptions& exceptions = exceptions_[panel];
+  for (const WeightException& exception : std::span(exceptions.data, exceptions.size)) {
     if (exception.row == row % kRows) out[exception.column] = to_float(BFloat16{exception.bits});
   }
 }
@@ -91,20 +107,37 @@ size_t PackedMatrix::panel_size() const {
                                     : num_columns_ * kRows;
 }
 
-void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows, [[maybe_unused]] Isa isa) {
+size_t PackedMatrix::num_bytes_read() const {
+  if (dtype_ != DType::kBFloat16) return num_bytes();
+  return num_panels() * panel_size() + num_exceptions_ * sizeof(WeightException);
+}
+
+bool PackedMatrix::holds_all_weights() const {
+  return num_exceptions_ <= num_exceptions_max(num_rows_, num_columns_);
+}
+
+void PackedMatrix::keep_exceptions(size_t panel, std::span<const WeightException> found) {
+  const size_t first = std::atomic_ref(num_exceptions_).fetch_add(found.size());
+  if (first + found.size() > num_exceptions_max(num_rows_, num_columns_)) return;
+  std::byte* const room = &buffer_.bytes()[num_panels() * panel_size()];
+  WeightException* const place = reinterpret_cast<WeightException*>(room) + first;
+  std::ranges::copy(found, place);
+  exceptions_[panel] = {place, found.size()};
+}
+
+void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows, Isa isa) {
   CHECK(panel < num_panels(), "the panel is within the matrix");
   CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
   const size_t begin = panel * panel_size();
   switch (dtype_) {
     case DType::kFloat32:
-      return pack(buffer_.as<float>().subspan(begin, panel_size()), rows, num_columns_);
+      return pack(buffer_.as<float>().subspan(begin, panel_size()), rows, num_columns_, isa);
     case DType::kFloat16:
-      return pack(buffer_.as<Float16>().subspan(begin, panel_size()), rows, num_columns_);
-    case DType::kBFloat16:
-      exceptions_[panel] = pack_bfloat16_panel(
-          rows, num_columns_, buffer_.as<uint8_t>().subspan(begin, panel_size())
-      );
-      panel_exceptions_[panel] = {exceptions_[panel].data(), exceptions_[panel].size()};
+      return pack(buffer_.as<Float16>().subspan(begin, panel_size()), rows, num_columns_, isa);
+    case DType::kBFloat16: {
+      const auto packed = buffer_.as<uint8_t>().subspan(begin, panel_size());
+      return keep_exceptions(panel, pack_bfloat16_panel(rows, num_columns_, packed, isa));
+    }
   }
 }
 

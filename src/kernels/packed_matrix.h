@@ -3,7 +3,12 @@
 //
 //   float32   [num_panels][num_columns][16]
 //   float16   [num_panels][num_columns][16]
-//   bfloat16  [num_panels] of packed_bfloat16.h: 12 bits a weight, without loss
+//   bfloat16  [num_panels] of packed_bfloat16.h: 12 bits a weight, without loss; then room for the
+//             exceptions of all panels, one a block, so one in 128 weights
+//
+// Each exception is a step of its own in a product, and takes 8 bytes: a matrix with many would be
+// slow, and as large as whoever made the file likes. Normally distributed weights have one in
+// 7,000.
 //
 // Rows past num_rows are zero. Written once at load, by several threads on different panels;
 // afterwards read-only and shared.
@@ -15,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "base/math.h"
 #include "base/result.h"
 #include "kernels/isa.h"
 #include "kernels/packed_bfloat16.h"
@@ -35,19 +41,29 @@ class PackedMatrix {
   // What allocate() takes; nullopt when that does not fit a size_t.
   static std::optional<size_t> num_bytes(DType dtype, size_t num_rows, size_t num_columns);
 
+  // How many exceptions a bfloat16 matrix has room for.
+  static constexpr size_t num_exceptions_max(size_t num_rows, size_t num_columns) {
+    return div_ceil(num_rows, kPanelRows) * div_ceil(num_columns, kPackedBlockColumns);
+  }
+
   DType dtype() const { return dtype_; }
   size_t num_rows() const { return num_rows_; }
   size_t num_columns() const { return num_columns_; }
   size_t num_panels() const;
-  // Without the exceptions of bfloat16, a few hundred bytes in a million.
   size_t num_bytes() const { return buffer_.num_bytes(); }
-  size_t panel_size() const;  // from one panel to the next: elements; bytes of bfloat16
+  size_t num_bytes_read() const;  // by a product: without the room that no exception took
+  size_t panel_size() const;      // from one panel to the next: elements; bytes of bfloat16
   const void* data() const { return buffer_.bytes().data(); }
   // [num_panels] of bfloat16, else empty.
-  std::span<const PanelExceptions> exceptions() const { return panel_exceptions_; }
+  std::span<const PanelExceptions> exceptions() const { return exceptions_; }
+  // Of all panels packed so far, with those that there was no room for.
+  size_t num_exceptions() const { return num_exceptions_; }
+  // False once some panel found no room for its exceptions: the matrix is not to be used then.
+  bool holds_all_weights() const;
 
   // Rounds rows [panel * 16, + n) to the storage type, to nearest, ties to even, and puts them in
-  // their place. `rows`: [n, num_columns], n <= 16. Threads may pack different panels at once.
+  // their place; the same bits with every `isa`, save those of a float16 that is no number. `rows`:
+  // [n, num_columns], n <= 16. Threads may pack different panels at once.
   void pack_panel(size_t panel, std::span<const float> rows, Isa isa = best_isa());
 
   // Widens one row. `out`: [num_columns].
@@ -55,13 +71,14 @@ class PackedMatrix {
 
  private:
   void copy_bfloat16_row(size_t row, std::span<float> out) const;
+  void keep_exceptions(size_t panel, std::span<const WeightException> found);
 
   DType dtype_ = DType::kFloat32;
   size_t num_rows_ = 0;
   size_t num_columns_ = 0;
   Buffer buffer_;
-  std::vector<std::vector<WeightException>> exceptions_;  // [num_panels] of bfloat16
-  std::vector<PanelExceptions> panel_exceptions_;         // the same, as kernels read them
+  size_t num_exceptions_ = 0;                // threads that pack count in turn
+  std::vector<PanelExceptions> exceptions_;  // [num_panels] of bfloat16, within the buffer
 };
 
 }  // namespace millrace

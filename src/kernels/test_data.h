@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "base/rng.h"
 #include "kernels/packed_matrix.h"
 #include "kernels/rows.h"
@@ -42,6 +43,7 @@ inline PackedMatrix packed(DType dtype, std::span<const float> rows, size_t num_
     const size_t count = std::min<size_t>(16, num_rows - begin);
     matrix.pack_panel(panel, rows.subspan(begin * num_columns, count * num_columns));
   }
+  CHECK(matrix.holds_all_weights(), "weights with few exceptions");
   return matrix;
 }
 

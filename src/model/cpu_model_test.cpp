@@ -297,6 +297,41 @@ TEST(CpuModel, NamesTheTensorThatIsMissingOrMisshapen) {
   EXPECT_THAT(other.message, testing::HasSubstr("[8, 56]"));
 }
 
+// Of one tensor the bits are random: what a damaged or hostile file may hold.
+class RandomBits : public TinyWeights {
+ public:
+  RandomBits(const ModelConfig& config, std::string name)
+      : TinyWeights(config, 1), name_(std::move(name)) {}
+  void read_rows(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
+  ) const override {
+    if (tensor.name != name_) return TinyWeights::read_rows(tensor, row_begin, num_rows, out);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const uint64_t index = static_cast<uint64_t>(row_begin) * out.size() + i;
+      out[i] = to_float(BFloat16{static_cast<uint16_t>(random_unit(7, index) * 65536.0)});
+    }
+  }
+
+ private:
+  std::string name_;
+};
+
+TEST(CpuModel, NamesTheTensorWhoseBitsAreNoWeights) {
+  const Golden golden = golden_named("qwen2");
+  const CpuModelOptions options = options_for(DType::kBFloat16, DType::kBFloat16);
+  const RandomBits weights(golden.config, "model.layers.1.mlp.up_proj.weight");
+  const Error error = load_error(golden.config, weights, options);
+  EXPECT_THAT(
+      error.message,
+      testing::HasSubstr("model.layers.1.mlp.gate_proj.weight, model.layers.1.mlp.up_proj.weight: ")
+  );
+  EXPECT_THAT(error.message, testing::HasSubstr("load them as float16 or float32, or quantized"));
+  ThreadPool pool(2);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    EXPECT_TRUE(CpuModel::load(golden.config, weights, options_for(dtype, dtype), pool));
+  }
+}
+
 TEST(CpuModel, RefusesExpertsAndOptionsThatCannotBe) {
   const Golden golden = golden_named("qwen3");
   const TinyWeights weights(golden.config, 1);

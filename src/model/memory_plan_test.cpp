@@ -58,9 +58,9 @@ TEST(MemoryPlan, CountsTwelveBitsAWeightOfBFloat16) {
   options.weight_dtype = DType::kBFloat16;
   const Result<MemoryPlan> plan = plan_memory(small_config(), options);
   ASSERT_TRUE(plan) << plan.error().message;
-  // Panels of 16 rows: a table of 64 bytes, 192 bytes for each 8 inputs.
-  EXPECT_EQ(plan->weights.lm_head, 2 * (64 + 192));
-  EXPECT_EQ(plan->weights.mlp, 2 * (4 * (64 + 192) + 1 * (64 + 3 * 192)));
+  // Panels of 16 rows: a table of 64 bytes, 192 bytes for each 8 inputs and 8 for an exception.
+  EXPECT_EQ(plan->weights.lm_head, 2 * (64 + 192 + 8));
+  EXPECT_EQ(plan->weights.mlp, 2 * (4 * (64 + 192 + 8) + 1 * (64 + 3 * (192 + 8))));
 }
 
 TEST(MemoryPlan, StoresTiedEmbeddingsOnce) {
@@ -132,7 +132,7 @@ TEST(MemoryPlan, IsWhatAQuantizedModelAllocates) {
       config.tie_word_embeddings = is_tied;
       const auto weights = make_dummy_weights(expected_tensors(config), 1);
       ASSERT_TRUE(weights);
-      CpuModelOptions model{.quantization = format, .num_blocks = 1};
+      CpuModelOptions model{.dtype = DType::kFloat16, .quantization = format, .num_blocks = 1};
       model.max_model_len = 100;
       model.max_num_batched_tokens = 10;
       model.max_num_logits = 3;
@@ -199,7 +199,7 @@ TEST(MemoryPlan, PlansTheLargestPublicModels) {
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_NEAR(
         static_cast<double>(plan->weights.total()),
-        1.5 * static_cast<double>(num_parameters(*config)),
+        12.5 / 8 * static_cast<double>(num_parameters(*config)),
         1e-2 * static_cast<double>(plan->weights.total())
     );
     EXPECT_GT(plan->num_blocks, 0);

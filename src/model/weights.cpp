@@ -64,7 +64,7 @@ class Loader {
     const std::optional<ErrorFeedback> feedback = feedback_of(format, place);
     fill(*packed, {even}, {.first = 0, .step = 2}, feedback);
     fill(*packed, {odd}, {.first = 1, .step = 2}, feedback);
-    return packed;
+    return whole(*std::move(packed), {even, odd});
   }
 
  private:
@@ -89,8 +89,9 @@ class Loader {
     for (const std::string& name : names) num_rows += num_rows_of(find(name));
     Result<WeightMatrix> packed =
         WeightMatrix::allocate(format, num_rows, num_columns_of(names[0]));
-    if (packed) fill(*packed, names, {.first = 0, .step = 1}, feedback);
-    return packed;
+    if (!packed) return packed;
+    fill(*packed, names, {.first = 0, .step = 1}, feedback);
+    return whole(*std::move(packed), names);
   }
 
   void fill(
@@ -119,6 +120,25 @@ class Loader {
       }
     });
     for (size_t i = 0; i < names.size(); ++i) count_tensor();
+  }
+
+  // The matrix, if it took all weights of the tensors.
+  static Result<WeightMatrix> whole(WeightMatrix matrix, const std::vector<std::string>& names) {
+    if (matrix.holds_all_weights()) return matrix;
+    const PackedMatrix& packed = *matrix.packed();
+    std::string tensors = names.front();
+    for (size_t i = 1; i < names.size(); ++i) tensors += ", " + names[i];
+    return unsupported(
+        fmt::format(
+            "{}: {} of {} weights are of magnitudes that are rare in their rows, and bfloat16 "
+            "matrices have room for {} of those; load them as float16 or float32, or quantized",
+            tensors,
+            packed.num_exceptions(),
+            matrix.num_rows() * matrix.num_columns(),
+            PackedMatrix::num_exceptions_max(matrix.num_rows(), matrix.num_columns())
+        ),
+        names.front()
+    );
   }
 
   // Up to 16 rows from `row` on of the tensors one below the other; returns how many there were.
@@ -248,7 +268,12 @@ size_t ModelWeights::num_bytes() const {
 }
 
 size_t ModelWeights::num_step_bytes() const {
-  return lm_head ? num_bytes() - embedding.num_bytes() : num_bytes();
+  size_t bytes = output_head().num_bytes_read();
+  for (const LayerWeights& layer : layers) {
+    bytes += layer.qkv.num_bytes_read() + layer.attention_out.num_bytes_read();
+    bytes += layer.gate_up.num_bytes_read() + layer.down.num_bytes_read();
+  }
+  return bytes;
 }
 
 Result<ModelWeights> load_weights(

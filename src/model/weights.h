@@ -56,7 +56,8 @@ using FeedbackSource = std::function<ErrorFeedback(const MatrixPlace& place)>;
 
 // Reads every tensor, rounds matrices to `format` and packs them.
 // Refuses, before anything is read, what check_tensors() refuses: a tensor that is missing, has
-// another shape or would be left unused. kResourceExhausted for memory. REQUIRES: a dense model.
+// another shape or would be left unused; and bfloat16 matrices that PackedMatrix has no room for.
+// kResourceExhausted for memory. REQUIRES: a dense model.
 Result<ModelWeights> load_weights(
     const ModelConfig& config,
     const WeightSource& source,

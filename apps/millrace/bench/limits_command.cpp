@@ -13,6 +13,7 @@
 #include "command_line.h"
 #include "failure.h"
 #include "kernels/machine_limits.h"
+#include "model_flags.h"
 
 namespace millrace::bench {
 namespace {
@@ -58,15 +59,12 @@ void print_row(const std::string& name, const char* unit, const Range& range) {
 }
 
 Result<void> limits(const LimitsFlags& flags) {
-  if (flags.num_threads < 0 || flags.num_threads > 1024) {
-    return invalid_argument("--threads must be 0 to 1024", "--threads");
-  }
+  const Result<size_t> num_threads = num_threads_of_flag(flags.num_threads);
+  if (!num_threads) return num_threads.error();
   if (flags.num_repetitions < 1 || flags.num_repetitions > 100000) {
     return invalid_argument("--repetitions must be 1 to 100000", "--repetitions");
   }
-  ThreadPool pool(
-      flags.num_threads == 0 ? num_available_cpus() : static_cast<size_t>(flags.num_threads)
-  );
+  ThreadPool pool(*num_threads);
   Result<MachineLimits> machine = MachineLimits::prepare(pool, best_isa());
   if (!machine) return machine.error();
   const Range read = measure(flags.num_repetitions, [&] {

@@ -1,7 +1,7 @@
 // paged_attention of Qwen2-0.5B's shape (14 heads, 2 KV heads, head_dim 64), of Qwen2-7B's
 // (28, 4, 128) and of Llama-3.1-8B's (32, 8, 128): decodes of several contexts, and prompts. Each
 // pass takes the keys and values of another layer, so that they come from memory, not from the
-// cache; BM_ReadBandwidth is what "KV GB/s" of a decode can be at most.
+// cache; BM_MachineRead is what "KV GB/s" of a decode can be at most.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

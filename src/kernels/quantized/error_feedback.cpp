@@ -25,11 +25,11 @@ float inverse_of(float scale) {
   return scale > 0.0F ? std::min(1.0F / scale, std::numeric_limits<float>::max()) : 0.0F;
 }
 
-// As round_group() does it.
+// As round_group() does it; what is no number becomes the lowest code.
 unsigned char nearest_code(QuantizedFormat format, float value) {
   if (format == QuantizedFormat::kInt8) {
-    return static_cast<unsigned char>(static_cast<int>(std::clamp(value, -127.0F, 127.0F) + 128.5F)
-    );
+    const float bounded = value > -127.0F ? std::min(value, 127.0F) : -127.0F;
+    return static_cast<unsigned char>(static_cast<int>(bounded + 128.5F));
   }
   int code = 0;
   for (const float middle : kInt4Codebook.middles) code += value > middle ? 1 : 0;

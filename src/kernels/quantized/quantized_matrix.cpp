@@ -47,18 +47,6 @@ constexpr IsaVersions<void (*)(const RoundPanelTask&)> kRoundPanel[] = {
      round_panel_avx512<Int4Weights>},
 };
 
-// The parts of one panel.
-struct PanelView {
-  unsigned char* groups;
-  unsigned char* group_scales;  // [num_groups][16]
-  unsigned char* row_scales;    // [16] floats
-};
-
-PanelView view_of(const QuantizedMatrix& matrix, unsigned char* panel) {
-  unsigned char* scales = panel + matrix.num_groups() * group_bytes(matrix.format());
-  return {panel, scales, scales + matrix.num_groups() * kRows};
-}
-
 // A code's weight in units of its scales.
 float weight_of(QuantizedFormat format, const unsigned char* group, size_t row, size_t input) {
   if (format == QuantizedFormat::kInt8) {
@@ -153,7 +141,8 @@ void QuantizedMatrix::pack_panel(
     }
     for (size_t column = 0; column < width; ++column) {
       const float weight = rotated[row * width + column] * factor;
-      weights[column * kRows + row] = std::isfinite(weight) ? weight : 0.0F;
+      weights[column * kRows + row] =
+          std::isnan(weight) ? 0.0F : std::clamp(weight, -kWeightMost, kWeightMost);
     }
   }
   std::vector<GroupCodes> codes(num_groups() * kRows);
@@ -177,15 +166,12 @@ std::vector<float> QuantizedMatrix::rotate_rows(std::span<const float> rows, Isa
 
 void QuantizedMatrix::round_rows(size_t index, std::span<const float> rotated, Isa isa) {
   const auto scales = std::make_unique_for_overwrite<float[]>(kRows * num_groups());
-  const PanelView view = view_of(*this, reinterpret_cast<unsigned char*>(panel(index).data()));
   const RoundPanelTask task = {
       .rows = rotated.data(),
       .factor = 1.0F / static_cast<float>(rotation_size(num_columns_)),
       .num_groups = num_groups(),
       .scales = scales.get(),
-      .groups = view.groups,
-      .group_scales = view.group_scales,
-      .row_scales = view.row_scales,
+      .panel = reinterpret_cast<unsigned char*>(panel(index).data()),
   };
   kRoundPanel[format_ == QuantizedFormat::kInt8 ? 0 : 1].find(isa)(task);
 }

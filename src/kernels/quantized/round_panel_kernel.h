@@ -35,11 +35,23 @@ struct RoundPanelTask {
   const float* rows;  // [16][num_groups * 64], to be multiplied by `factor`
   float factor;
   size_t num_groups;
-  float* scales;                // scratch [num_groups][16]
-  unsigned char* groups;        // out: the codes of QuantizedMatrix
-  unsigned char* group_scales;  // out: [num_groups][16]
-  unsigned char* row_scales;    // out: [16] floats
+  float* scales;         // scratch [num_groups][16]
+  unsigned char* panel;  // out: of QuantizedMatrix
 };
+
+// Where a panel keeps its parts: the codes of a group, its scales [16], and the rows' [16] floats.
+template <class Weights>
+constexpr unsigned char* codes_of(const RoundPanelTask& task, size_t group) {
+  return task.panel + group * Weights::kGroupBytes;
+}
+template <class Weights>
+constexpr unsigned char* scales_of(const RoundPanelTask& task, size_t group) {
+  return task.panel + task.num_groups * Weights::kGroupBytes + group * 16;
+}
+template <class Weights>
+constexpr unsigned char* row_scales_of(const RoundPanelTask& task) {
+  return scales_of<Weights>(task, task.num_groups);
+}
 
 // Weights: Int8Weights or Int4Weights. All sixteen rows; one of zeros gets scales of 1 and 0.
 template <class Weights>

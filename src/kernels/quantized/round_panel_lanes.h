@@ -2,7 +2,6 @@
 // the order in which panels keep them. See lanes.h for the rules of this file. `Ops` is what Lanes
 // lack:
 //
-//   transpose(p, stride, out)  16 x 16 floats, rows `stride` apart, to [column][row]
 //   absolute(a), floor(a), ceil(a)
 //   zero_unless_number(a)      0 where a is NaN
 //   Mask, greater(a, b), both(p, q), select(p, a, b)   a where p, else b
@@ -30,7 +29,7 @@ template <class Lanes, class Ops>
 Lanes take_columns(const RoundPanelTask& task, size_t group, float* columns) {
   const size_t stride = task.num_groups * kGroupInputs;
   for (size_t i = 0; i < kGroupInputs; i += kLanes) {
-    Ops::transpose(task.rows + group * kGroupInputs + i, stride, columns + i * kLanes);
+    Lanes::transpose(task.rows + group * kGroupInputs + i, stride, columns + i * kLanes);
   }
   const Lanes factor = Lanes::broadcast(task.factor);
   const Lanes most = Lanes::broadcast(kWeightMost);
@@ -158,18 +157,18 @@ void round_panel_lanes(const RoundPanelTask& task) {
     largest = Lanes::max(largest, scales);
   }
   const Lanes units = Lanes::div(largest, Lanes::broadcast(255.0F));
-  Lanes::store(reinterpret_cast<float*>(task.row_scales), units);
+  Lanes::store(reinterpret_cast<float*>(row_scales_of<Weights>(task)), units);
   for (size_t group = 0; group < task.num_groups; ++group) {
     const Lanes scales = Lanes::load(task.scales + group * kLanes);
     const Lanes whole = whole_scales<Lanes, Ops, Weights>(scales, units);
-    Ops::store_bytes(task.group_scales + group * kLanes, whole);
+    Ops::store_bytes(scales_of<Weights>(task, group), whole);
     const Lanes scale = Lanes::mul(whole, units);
     const Lanes inverse =
         Lanes::min(Lanes::div(Lanes::broadcast(1.0F), scale), Lanes::broadcast(0x1.fffffep127F));
     const Lanes inverses = Ops::select(Ops::greater(scale, Lanes::zero()), inverse, Lanes::zero());
     // Again: columns of a whole panel would leave the second-level cache.
     take_columns<Lanes, Ops>(task, group, columns);
-    unsigned char* out = task.groups + group * Weights::kGroupBytes;
+    unsigned char* out = codes_of<Weights>(task, group);
     if constexpr (kIsInt8<Weights>) {
       put_int8<Lanes, Ops>(columns, inverses, out);
     } else {

@@ -26,12 +26,12 @@ void round_panel_reference(const RoundPanelTask& task) {
   for (size_t r = 0; r < kRows; ++r) {
     row.assign(task.rows + r * width, task.rows + (r + 1) * width);
     const float row_scale = scale_groups(kFormat<Weights>, row, task.factor, scales);
-    std::memcpy(task.row_scales + r * sizeof row_scale, &row_scale, sizeof row_scale);
+    std::memcpy(row_scales_of<Weights>(task) + r * sizeof row_scale, &row_scale, sizeof row_scale);
     for (size_t group = 0; group < task.num_groups; ++group) {
       const auto values = std::span<const float, kGroup>(&row[group * kGroup], kGroup);
-      task.group_scales[group * kRows + r] = static_cast<unsigned char>(scales[group]);
+      scales_of<Weights>(task, group)[r] = static_cast<unsigned char>(scales[group]);
       const GroupCodes codes = round_group(kFormat<Weights>, values, scales[group] * row_scale);
-      put_codes(kFormat<Weights>, task.groups + group * Weights::kGroupBytes, r, codes);
+      put_codes(kFormat<Weights>, codes_of<Weights>(task, group), r, codes);
     }
   }
 }

@@ -54,6 +54,13 @@ size_t WeightMatrix::num_bytes() const {
   return std::visit([](const auto& matrix) { return matrix.num_bytes(); }, matrix_);
 }
 
+size_t WeightMatrix::num_bytes_read() const {
+  return packed() != nullptr ? packed()->num_bytes_read() : num_bytes();
+}
+bool WeightMatrix::holds_all_weights() const {
+  return packed() == nullptr || packed()->holds_all_weights();
+}
+
 void WeightMatrix::pack_panel(size_t panel, std::span<const float> rows, Isa isa) {
   std::visit([&](auto& matrix) { matrix.pack_panel(panel, rows, isa); }, matrix_);
 }

@@ -42,6 +42,10 @@ class WeightMatrix {
   size_t num_rows() const;
   size_t num_columns() const;
   size_t num_bytes() const;
+  size_t num_bytes_read() const;  // by a product
+
+  // False: PackedMatrix had no room for some weights.
+  bool holds_all_weights() const;
 
   // As PackedMatrix::pack_panel() and QuantizedMatrix::pack_panel().
   void pack_panel(size_t panel, std::span<const float> rows, Isa isa = best_isa());
