@@ -28,22 +28,9 @@ size_t group_bytes(QuantizedFormat format) {
 std::optional<size_t> checked_panel_bytes(QuantizedFormat format, size_t num_columns) {
   if (num_columns > SIZE_MAX / 2) return std::nullopt;
   const size_t num_groups = div_ceil(num_columns, kGroup);
-  const std::optional<size_t> groups = checked_mul(num_groups, group_bytes(format) + kRows);
-  const std::optional<size_t> all =
-      groups ? checked_add(*groups, kRows * sizeof(float) + 63) : groups;
-  return all ? std::optional(*all / 64 * 64) : std::nullopt;
-}
-
-// The parts of one panel.
-struct PanelView {
-  unsigned char* groups;
-  unsigned char* group_scales;  // [num_groups][16]
-  unsigned char* row_scales;    // [16] floats
-};
-
-PanelView view_of(const QuantizedMatrix& matrix, unsigned char* panel) {
-  unsigned char* scales = panel + matrix.num_groups() * group_bytes(matrix.format());
-  return {panel, scales, scales + matrix.num_groups() * kRows};
+  // Every group, and its scales as if they took 64 bytes each: more than the panel has.
+  if (!checked_mul(num_groups + 1, group_bytes(format) + 64)) return std::nullopt;
+  return row_scales_offset(group_bytes(format), num_groups) + kRows * sizeof(float);
 }
 
 void put_codes(QuantizedFormat format, unsigned char* group, size_t row, const GroupCodes& codes) {
@@ -133,7 +120,7 @@ std::span<std::byte> QuantizedMatrix::panel(size_t index) {
 void QuantizedMatrix::pack_panel(size_t index, std::span<const float> rows, Isa isa) {
   CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
   auto* bytes = reinterpret_cast<unsigned char*>(panel(index).data());
-  const PanelView view = view_of(*this, bytes);
+  unsigned char* row_scales = bytes + row_scales_offset(group_bytes(format_), num_groups());
   const size_t rotation = rotation_size(num_columns_);
   std::vector<float> row(num_groups() * kGroup);
   std::vector<float> scales(num_groups());
@@ -142,11 +129,12 @@ void QuantizedMatrix::pack_panel(size_t index, std::span<const float> rows, Isa 
     std::ranges::copy(rows.subspan(r * num_columns_, num_columns_), row.begin());
     rotate(isa, row, rotation);
     const float row_scale = scale_groups(format_, row, 1.0F / static_cast<float>(rotation), scales);
-    std::memcpy(view.row_scales + r * sizeof row_scale, &row_scale, sizeof row_scale);
+    std::memcpy(row_scales + r * sizeof row_scale, &row_scale, sizeof row_scale);
     for (size_t group = 0; group < num_groups(); ++group) {
       const auto values = std::span<const float, kGroup>(&row[group * kGroup], kGroup);
-      unsigned char* place = view.groups + group * group_bytes(format_);
-      view.group_scales[group * kRows + r] = static_cast<unsigned char>(scales[group]);
+      unsigned char* place = bytes + group_offset(group_bytes(format_), group);
+      unsigned char* group_scales = bytes + group_scales_offset(group_bytes(format_), group);
+      group_scales[r] = static_cast<unsigned char>(scales[group]);
       put_codes(format_, place, r, round_group(format_, values, scales[group] * row_scale));
     }
   }
@@ -155,15 +143,15 @@ void QuantizedMatrix::pack_panel(size_t index, std::span<const float> rows, Isa 
 void QuantizedMatrix::copy_row(size_t row, std::span<float> out) const {
   CHECK(row < num_rows_ && out.size() == num_columns_, "a row of this matrix");
   const auto* bytes = reinterpret_cast<const unsigned char*>(panel(row / kRows).data());
-  const unsigned char* group_scales = bytes + num_groups() * group_bytes(format_);
-  const unsigned char* row_scales = group_scales + num_groups() * kRows;
+  const unsigned char* row_scales = bytes + row_scales_offset(group_bytes(format_), num_groups());
   float row_scale = 0.0F;
   std::memcpy(&row_scale, row_scales + row % kRows * sizeof row_scale, sizeof row_scale);
   std::vector<float> values(num_groups() * kGroup);
   for (size_t column = 0; column < values.size(); ++column) {
     const size_t group = column / kGroup;
-    const unsigned char* codes = bytes + group * group_bytes(format_);
-    const float scale = static_cast<float>(group_scales[group * kRows + row % kRows]) * row_scale;
+    const unsigned char* codes = bytes + group_offset(group_bytes(format_), group);
+    const unsigned char* group_scales = bytes + group_scales_offset(group_bytes(format_), group);
+    const float scale = static_cast<float>(group_scales[row % kRows]) * row_scale;
     values[column] = weight_of(format_, codes, row % kRows, column % kGroup) * scale;
   }
   rotate(Isa::kReference, values, rotation_size(num_columns_));
