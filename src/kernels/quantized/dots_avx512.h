@@ -26,9 +26,6 @@ struct Avx512DotsBase {
   [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
     return _mm512_loadu_si512(p);
   }
-  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights a) {
-    _mm512_storeu_si512(p, a);
-  }
   [[gnu::always_inline]] static Weights low_codes(const unsigned char* p, Table table) {
     const __m512i index = _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(15));
     return _mm512_shuffle_epi8(table, index);
@@ -43,7 +40,8 @@ struct Avx512DotsBase {
     return _mm512_set1_epi32(four);
   }
   [[gnu::always_inline]] static Sums broadcast_sum(int sum) { return _mm512_set1_epi32(sum); }
-  [[gnu::always_inline]] static Floats to_floats(Sums a) { return {_mm512_cvtepi32_ps(a)}; }
+  [[gnu::always_inline]] static Sums add(Sums a, Sums b) { return _mm512_add_epi32(a, b); }
+  [[gnu::always_inline]] static Floats as_floats(Sums a) { return {_mm512_castsi512_ps(a)}; }
   [[gnu::always_inline]] static Floats load_scales(const unsigned char* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};

@@ -27,8 +27,9 @@ size_t rotation_size(size_t num_inputs);
 //
 //   int8   values[num_groups][64]   0 past the last input
 //   float  scales[num_groups]       input ~ value * scale
-//   int32  offsets[num_groups]      -128 * the sum of the group's values: what the weights' excess
-//                                   of 128 (quantized_matrix.h) adds to a product, taken back
+//   int32  starts[num_groups]       what the group's sum of products starts with: kSumStart
+//                                   (encode_rows_kernel.h) - 128 * the sum of its values, because
+//                                   weights have 128 added (quantized_matrix.h)
 struct EncodedRows {
   std::byte* data = nullptr;  // aligned to 64 bytes
   size_t num_rows = 0;

@@ -8,6 +8,11 @@ namespace millrace {
 
 constexpr size_t kRotationMax = 1024;
 
+// The bits of kRoundingShift (lanes.h): an integer sum of products that starts with them is, as the
+// bits of a float, kRoundingShift + the sum. REQUIRES: a magnitude of at most 2^22; 64 products of
+// two bytes have 2^20.
+constexpr int32_t kSumStart = 0x4B400000;
+
 struct EncodeTask {
   const float* x;  // [num_rows, num_inputs], rows x_stride apart
   size_t x_stride;

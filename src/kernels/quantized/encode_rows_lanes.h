@@ -71,7 +71,7 @@ void rotate_lanes(float* block, size_t size) {
 struct EncodedGroup {
   unsigned char* values;  // [64]
   float* scale;
-  int* offset;
+  int* start;
 };
 
 // Rotates the last six steps and rounds. The sum is exact: integers of at most 64 * 127.
@@ -96,7 +96,7 @@ template <class Lanes, class Ops>
     sum = Lanes::add(sum, Lanes::sub(shifted, Lanes::broadcast(kRoundingShift)));
   }
   *out.scale = peak * (1.0F / 127.0F);
-  *out.offset = -128 * static_cast<int>(Lanes::sum(sum));
+  *out.start = kSumStart - 128 * static_cast<int>(Lanes::sum(sum));
 }
 
 // Inputs [begin, begin + rotation) of a row, zeros past its end.
@@ -120,14 +120,14 @@ void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
   for (size_t row = row_begin; row < row_end; ++row) {
     unsigned char* values = task.out + row * task.out_stride;
     float* scales = reinterpret_cast<float*>(values + num_columns);
-    int* offsets = reinterpret_cast<int*>(scales + task.num_groups);
+    int* starts = reinterpret_cast<int*>(scales + task.num_groups);
     for (size_t begin = 0; begin < num_columns; begin += task.rotation) {
       alignas(64) float block[kRotationMax];
       load_block<Lanes>(task, task.x + row * task.x_stride, begin, block);
       rotate_far<Lanes>(block, task.rotation);
       for (size_t i = 0; i < task.rotation; i += 64) {
         const size_t group = (begin + i) / 64;
-        encode_group<Lanes, Ops>(block + i, {values + begin + i, scales + group, offsets + group});
+        encode_group<Lanes, Ops>(block + i, {values + begin + i, scales + group, starts + group});
       }
     }
   }

@@ -30,7 +30,7 @@ Rounded round_to_int8(float value) {
   return {byte, static_cast<int>(shifted - kRoundingShift)};
 }
 
-void encode_group_reference(const float* x, unsigned char* values, float& scale, int& offset) {
+void encode_group_reference(const float* x, unsigned char* values, float& scale, int& start) {
   float peak = 0.0F;
   for (size_t i = 0; i < kGroup; ++i) peak = larger(peak, std::fabs(x[i]));
   const float inverse = peak > 0.0F ? 127.0F / peak : 0.0F;
@@ -41,7 +41,7 @@ void encode_group_reference(const float* x, unsigned char* values, float& scale,
     sum += rounded.value;
   }
   scale = peak * (1.0F / 127.0F);
-  offset = -128 * sum;
+  start = kSumStart - 128 * sum;
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
     const float* x = task.x + row * task.x_stride;
     unsigned char* values = task.out + row * task.out_stride;
     unsigned char* scales = values + num_columns;
-    unsigned char* offsets = scales + task.num_groups * sizeof(float);
+    unsigned char* starts = scales + task.num_groups * sizeof(float);
     for (size_t begin = 0; begin < num_columns; begin += task.rotation) {
       float block[kRotationMax] = {};
       const size_t end = std::min(begin + task.rotation, task.num_inputs);
@@ -73,11 +73,11 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
       rotate_reference(block, task.rotation);
       for (size_t i = 0; i < task.rotation; i += kGroup) {
         float scale = 0.0F;
-        int offset = 0;
-        encode_group_reference(block + i, values + begin + i, scale, offset);
+        int start = 0;
+        encode_group_reference(block + i, values + begin + i, scale, start);
         const size_t group = (begin + i) / kGroup;
         std::memcpy(scales + group * sizeof scale, &scale, sizeof scale);
-        std::memcpy(offsets + group * sizeof offset, &offset, sizeof offset);
+        std::memcpy(starts + group * sizeof start, &start, sizeof start);
       }
     }
   }

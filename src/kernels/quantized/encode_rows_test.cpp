@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/test_data.h"
 #include "tensor/buffer.h"
 
@@ -31,10 +32,10 @@ struct Encoded {
     std::memcpy(&scale, row(row_index) + rows.num_groups * 64 + group * 4, sizeof scale);
     return scale;
   }
-  int32_t offset(size_t row_index, size_t group) const {
-    int32_t offset = 0;
-    std::memcpy(&offset, row(row_index) + rows.num_groups * 68 + group * 4, sizeof offset);
-    return offset;
+  int32_t start(size_t row_index, size_t group) const {
+    int32_t start = 0;
+    std::memcpy(&start, row(row_index) + rows.num_groups * 68 + group * 4, sizeof start);
+    return start;
   }
 };
 
@@ -94,7 +95,7 @@ TEST(EncodeRows, RoundsEachGroupToWithinHalfAStepOfItsLargest) {
         peak = std::max(peak, std::abs(value));
       }
       EXPECT_EQ(peak, 127);
-      EXPECT_EQ(encoded.offset(row, group), -128 * sum);
+      EXPECT_EQ(encoded.start(row, group), kSumStart - 128 * sum);
     }
   }
 }

@@ -26,10 +26,6 @@ struct Avx2Dots {
   [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
     return {load(p), load(p + 32)};
   }
-  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights a) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), a.hi);
-  }
   [[gnu::always_inline]] static __m256i look_up(__m256i index, Table table) {
     return _mm256_shuffle_epi8(table, _mm256_and_si256(index, _mm256_set1_epi8(15)));
   }
@@ -62,8 +58,11 @@ struct Avx2Dots {
   [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
     return {dot_eight(weights.lo, inputs, sums.lo), dot_eight(weights.hi, inputs, sums.hi)};
   }
-  [[gnu::always_inline]] static Floats to_floats(Sums a) {
-    return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)};
+  [[gnu::always_inline]] static Sums add(Sums a, Sums b) {
+    return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+  }
+  [[gnu::always_inline]] static Floats as_floats(Sums a) {
+    return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)};
   }
   [[gnu::always_inline]] static Floats load_scales(const unsigned char* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -73,10 +72,10 @@ struct Avx2Dots {
   }
 };
 
-// 16 registers, two to a panel: 2 x 2 sums take 8, widened weights 4, inputs 2.
+// 16 registers, two to a panel: 2 x 2 sums of a group take 8, widened weights 4, inputs 2. The sums
+// of all groups lie on the stack.
 struct TileShape {
-  static constexpr size_t kTokensMax = 2;
-  static constexpr size_t panels_for(size_t) { return 2; }
+  static constexpr size_t tokens_for(size_t num_panels) { return num_panels == 1 ? 4 : 2; }
 };
 
 }  // namespace

@@ -10,11 +10,9 @@ struct VnniDots : Avx512DotsBase {
   }
 };
 
-// 32 registers: 4 x 6 sums, 4 panels of weights and an input. Few tokens take 8 panels, because a
-// product takes four cycles and one or two start in each.
+// 32 registers: twice 2 x 6 sums, 2 panels of weights, an input, the codes and their mask.
 struct TileShape {
-  static constexpr size_t kTokensMax = 6;
-  static constexpr size_t panels_for(size_t num_tokens) { return num_tokens <= 2 ? 8 : 4; }
+  static constexpr size_t tokens_for(size_t num_panels) { return num_panels == 1 ? 8 : 6; }
 };
 
 }  // namespace

@@ -32,6 +32,19 @@ struct Int4Weights {
   static constexpr size_t kGroupBytes = 512;
 };
 
+// Where things lie within a panel (QuantizedMatrix): 64 bytes of scales before every four groups.
+constexpr size_t kScaledGroups = 4;
+constexpr size_t group_offset(size_t group_bytes, size_t group) {
+  return group * group_bytes + (group / kScaledGroups + 1) * 64;
+}
+constexpr size_t group_scales_offset(size_t group_bytes, size_t group) {
+  const size_t first = group / kScaledGroups * kScaledGroups;
+  return first * group_bytes + first * 16 + group % kScaledGroups * 16;
+}
+constexpr size_t row_scales_offset(size_t group_bytes, size_t num_groups) {
+  return num_groups * group_bytes + (num_groups + kScaledGroups - 1) / kScaledGroups * 64;
+}
+
 // Panels [panel_begin, panel_end); both even for kSiluMul. Weights: one of the above.
 template <class Weights>
 void linear_quantized_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end);

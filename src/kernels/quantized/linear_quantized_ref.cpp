@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/exp.h"
+#include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 
 namespace millrace {
@@ -30,22 +31,22 @@ T read_at(const unsigned char* bytes, size_t index) {
 template <class Weights>
 float output(const QuantizedTask& task, size_t token, size_t row) {
   const unsigned char* panel = task.panels + row / kPanelRows * task.panel_bytes;
-  const unsigned char* group_scales = panel + task.num_groups * Weights::kGroupBytes;
-  const unsigned char* row_scales = group_scales + task.num_groups * kPanelRows;
+  const unsigned char* row_scales =
+      panel + row_scales_offset(Weights::kGroupBytes, task.num_groups);
   const unsigned char* values = task.rows + token * task.row_stride;
   const unsigned char* scales = values + task.num_groups * kGroup;
-  const unsigned char* offsets = scales + task.num_groups * sizeof(float);
+  const unsigned char* starts = scales + task.num_groups * sizeof(float);
   const size_t row_in_panel = row % kPanelRows;
   float sum = 0.0F;
   for (size_t group = 0; group < task.num_groups; ++group) {
-    auto products = read_at<int32_t>(offsets, group);
+    int32_t products = read_at<int32_t>(starts, group) - kSumStart;
+    const unsigned char* codes = panel + group_offset(Weights::kGroupBytes, group);
     for (size_t input = 0; input < kGroup; ++input) {
       const auto value = static_cast<int8_t>(values[group * kGroup + input]);
-      const int code =
-          code_at(Weights{}, panel + group * Weights::kGroupBytes, row_in_panel, input);
-      products += code * value;
+      products += code_at(Weights{}, codes, row_in_panel, input) * value;
     }
-    const auto scale = static_cast<float>(group_scales[group * kPanelRows + row_in_panel]);
+    const size_t scales_begin = group_scales_offset(Weights::kGroupBytes, group);
+    const auto scale = static_cast<float>(panel[scales_begin + row_in_panel]);
     sum = std::fma(static_cast<float>(products) * scale, read_at<float>(scales, group), sum);
   }
   sum *= read_at<float>(row_scales, row_in_panel);

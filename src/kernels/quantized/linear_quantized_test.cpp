@@ -18,7 +18,8 @@ struct Shape {
 };
 
 // Part groups, every height of a tile with its leftovers, several tiles, more than one block of
-// tokens, part panels and many panels.
+// tokens, part panels and many panels; more groups than stay in the first cache, for few tokens,
+// for two tiles and for many.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = [] {
     std::vector<Shape> shapes;
@@ -30,6 +31,7 @@ const std::vector<Shape>& shapes() {
     shapes.push_back({70, 65, 40});
     shapes.push_back({131, 128, 17});
     shapes.push_back({3, 576, 16 * 23});
+    for (const size_t num_tokens : {1, 5, 8, 20}) shapes.push_back({num_tokens, 1900, 37});
     return shapes;
   }();
   return all;

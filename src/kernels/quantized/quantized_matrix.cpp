@@ -31,10 +31,9 @@ size_t group_bytes(QuantizedFormat format) {
 std::optional<size_t> checked_panel_bytes(QuantizedFormat format, size_t num_columns) {
   if (num_columns > SIZE_MAX / 2) return std::nullopt;
   const size_t num_groups = div_ceil(num_columns, kGroup);
-  const std::optional<size_t> groups = checked_mul(num_groups, group_bytes(format) + kRows);
-  const std::optional<size_t> all =
-      groups ? checked_add(*groups, kRows * sizeof(float) + 63) : groups;
-  return all ? std::optional(*all / 64 * 64) : std::nullopt;
+  // Every group, and its scales as if they took 64 bytes each: more than the panel has.
+  if (!checked_mul(num_groups + 1, group_bytes(format) + 64)) return std::nullopt;
+  return row_scales_offset(group_bytes(format), num_groups) + kRows * sizeof(float);
 }
 
 // Of int8, then of int4.
@@ -127,17 +126,18 @@ void QuantizedMatrix::pack_panel(
   const std::vector<float> rotated = rotate_rows(rows, isa);
   round_rows(index, rotated, isa);  // chooses the scales
 
-  const PanelView view = view_of(*this, reinterpret_cast<unsigned char*>(panel(index).data()));
+  auto* const bytes = reinterpret_cast<unsigned char*>(panel(index).data());
+  const unsigned char* row_scales = bytes + row_scales_offset(group_bytes(format_), num_groups());
   const size_t width = num_groups() * kGroup;
   const float factor = 1.0F / static_cast<float>(rotation_size(num_columns_));
   std::vector<float> weights(width * kRows);
   std::vector<float> scales(num_groups() * kRows);
   for (size_t row = 0; row < kRows; ++row) {
     float row_scale = 0.0F;
-    std::memcpy(&row_scale, view.row_scales + row * sizeof row_scale, sizeof row_scale);
+    std::memcpy(&row_scale, row_scales + row * sizeof row_scale, sizeof row_scale);
     for (size_t group = 0; group < num_groups(); ++group) {
-      const size_t place = group * kRows + row;
-      scales[place] = static_cast<float>(view.group_scales[place]) * row_scale;
+      const unsigned char* whole = bytes + group_scales_offset(group_bytes(format_), group);
+      scales[group * kRows + row] = static_cast<float>(whole[row]) * row_scale;
     }
     for (size_t column = 0; column < width; ++column) {
       const float weight = rotated[row * width + column] * factor;
@@ -148,7 +148,8 @@ void QuantizedMatrix::pack_panel(
   std::vector<GroupCodes> codes(num_groups() * kRows);
   round_with_feedback(format_, weights, scales, feedback, codes, isa);
   for (size_t i = 0; i < codes.size(); ++i) {
-    put_codes(format_, view.groups + i / kRows * group_bytes(format_), i % kRows, codes[i]);
+    unsigned char* const group = bytes + group_offset(group_bytes(format_), i / kRows);
+    put_codes(format_, group, i % kRows, codes[i]);
   }
 }
 
@@ -179,15 +180,15 @@ void QuantizedMatrix::round_rows(size_t index, std::span<const float> rotated, I
 void QuantizedMatrix::copy_row(size_t row, std::span<float> out) const {
   CHECK(row < num_rows_ && out.size() == num_columns_, "a row of this matrix");
   const auto* bytes = reinterpret_cast<const unsigned char*>(panel(row / kRows).data());
-  const unsigned char* group_scales = bytes + num_groups() * group_bytes(format_);
-  const unsigned char* row_scales = group_scales + num_groups() * kRows;
+  const unsigned char* row_scales = bytes + row_scales_offset(group_bytes(format_), num_groups());
   float row_scale = 0.0F;
   std::memcpy(&row_scale, row_scales + row % kRows * sizeof row_scale, sizeof row_scale);
   std::vector<float> values(num_groups() * kGroup);
   for (size_t column = 0; column < values.size(); ++column) {
     const size_t group = column / kGroup;
-    const unsigned char* codes = bytes + group * group_bytes(format_);
-    const float scale = static_cast<float>(group_scales[group * kRows + row % kRows]) * row_scale;
+    const unsigned char* codes = bytes + group_offset(group_bytes(format_), group);
+    const unsigned char* group_scales = bytes + group_scales_offset(group_bytes(format_), group);
+    const float scale = static_cast<float>(group_scales[row % kRows]) * row_scale;
     values[column] = weight_of(format_, codes, row % kRows, column % kGroup) * scale;
   }
   rotate(Isa::kReference, values, rotation_size(num_columns_));

@@ -5,14 +5,20 @@
 // group has a whole number of 1 to 255 as its scale, a row has a float: weight ~ code * group scale
 // * row scale. Codes are -127 .. 127 with int8 and the 16 entries of kInt4Codebook with int4.
 //
-// A panel of 16 rows, padded to a multiple of 64 bytes (inputs padded to groups with zeros):
+// A panel of 16 rows (inputs padded to groups with zeros) is read from its first byte to its last:
+// for every four groups, of which the last ones may be fewer,
 //
-//   int8   uint8 [num_groups * 16][16 rows][4]  code + 128 of four inputs in turn, as vpdpbusd
+//          uint8 [4][16 rows]                   scales of the groups
+//   int8   uint8 [groups * 16][16 rows][4]      code + 128 of four inputs in turn, as vpdpbusd
 //                                               takes them
-//   int4   uint8 [num_groups * 8][16 rows][4]   indices into the codebook: byte j has input j of
+//   int4   uint8 [groups * 8][16 rows][4]       indices into the codebook: byte j has input j of
 //                                               eight in its lower four bits, input j + 4 above
-//   then   uint8 [num_groups][16]               scales of the groups
+//
+// and after all of them
+//
 //          float [16]                           scales of the rows
+//
+// A second place to read from, all scales behind all codes, costs up to a third of the bandwidth.
 #pragma once
 
 #include <array>

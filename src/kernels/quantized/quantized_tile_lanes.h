@@ -1,0 +1,220 @@
+// What one tile of linear_quantized adds up on sixteen lanes: a panel or two x a few tokens, whose
+// sums, integers of a group and floats of all groups, stay in registers. See lanes.h for the rules
+// of this file. A type `Dots` says how sixteen rows' sums are kept and multiplied:
+//
+//   Floats, Weights, Inputs, Sums     sixteen floats; 16 x 4 bytes; four inputs; sixteen integers
+//   load_weights(p)                   64 bytes
+//   low_codes(p, lut), high_codes     the lower and upper four bits of 64 bytes, looked up
+//   load_table(p)                     sixteen bytes, for the two above
+//   broadcast_inputs(p), broadcast_sum(i)
+//   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
+//   add(a, b)                         of sums
+//   as_floats(sums)                   the same bits
+//   load_scales(p)                    sixteen unsigned bytes as floats
+//
+// Sums over a group are exact, so their order is free; floats are added group by group, ascending.
+#pragma once
+
+#include "kernels/lanes.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kGroupInputs = 64;
+constexpr size_t kGroupSteps = kGroupInputs / 8;
+
+// Some tokens, a panel or two, and some groups of them.
+struct QuantizedTile {
+  size_t panel;
+  size_t token;
+  size_t group_begin;
+  size_t group_end;
+  // [panels][tokens][16] of the groups before; those of these groups are added, and after the last
+  // group all are multiplied by the rows' scales.
+  float* sums;
+};
+
+template <class Dots, bool kHigh>
+[[gnu::always_inline]] inline typename Dots::Weights read_weights(
+    Int8Weights, const unsigned char* group, size_t step, typename Dots::Table
+) {
+  return Dots::load_weights(group + (2 * step + (kHigh ? 1 : 0)) * 64);
+}
+template <class Dots, bool kHigh>
+[[gnu::always_inline]] inline typename Dots::Weights read_weights(
+    Int4Weights, const unsigned char* group, size_t step, typename Dots::Table table
+) {
+  return kHigh ? Dots::high_codes(group + step * 64, table)
+               : Dots::low_codes(group + step * 64, table);
+}
+
+// Where one group of a tile lies.
+struct GroupPlace {
+  const unsigned char* weights;  // of the first panel; the next one panel_bytes apart
+  size_t panel_bytes;
+  const unsigned char* inputs;  // of the first token; the next ones row_stride apart
+  size_t row_stride;
+};
+
+// Inputs 8 * step to + 4, or the four after those.
+template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void add_four_inputs(
+    const GroupPlace& place,
+    size_t step,
+    typename Dots::Table table,
+    typename Dots::Sums (&sums)[kPanels][kTokens]
+) {
+  typename Dots::Weights weights[kPanels];
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+    const unsigned char* group = place.weights + panel * place.panel_bytes;
+    weights[panel] = read_weights<Dots, kHigh>(Weights{}, group, step, table);
+  }
+#pragma GCC unroll 8
+  for (size_t token = 0; token < kTokens; ++token) {
+    const unsigned char* four =
+        place.inputs + token * place.row_stride + step * 8 + (kHigh ? 4 : 0);
+    const typename Dots::Inputs input = Dots::broadcast_inputs(four);
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+      sums[panel][token] = Dots::dot(weights[panel], input, sums[panel][token]);
+    }
+  }
+}
+
+// Adds the products of one group to `sums`. Where these are few, every other four inputs have sums
+// of their own, because a product takes several cycles and one or two start in each.
+template <class Dots, class Weights, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void multiply_group(
+    const GroupPlace& place,
+    typename Dots::Table table,
+    typename Dots::Sums (&sums)[kPanels][kTokens]
+) {
+  if constexpr (kPanels * kTokens > 3) {
+#pragma GCC unroll 8
+    for (size_t step = 0; step < kGroupSteps; ++step) {
+      add_four_inputs<Dots, Weights, false>(place, step, table, sums);
+      add_four_inputs<Dots, Weights, true>(place, step, table, sums);
+    }
+  } else {
+    typename Dots::Sums others[kPanels][kTokens];
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 8
+      for (size_t token = 0; token < kTokens; ++token) {
+        others[panel][token] = Dots::broadcast_sum(0);
+      }
+    }
+#pragma GCC unroll 8
+    for (size_t step = 0; step < kGroupSteps; ++step) {
+      add_four_inputs<Dots, Weights, false>(place, step, table, sums);
+      add_four_inputs<Dots, Weights, true>(place, step, table, others);
+    }
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 8
+      for (size_t token = 0; token < kTokens; ++token) {
+        sums[panel][token] = Dots::add(sums[panel][token], others[panel][token]);
+      }
+    }
+  }
+}
+
+// Adds a group's sums times the scales of its weights and of its inputs. The integer sums began
+// with the bits of kRoundingShift (EncodedRows), so that their own bits are the floats
+// kRoundingShift + sum, and one fused operation multiplies them by the weights' scale, as exactly
+// as a conversion and a product would.
+template <class Dots, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void add_scaled(
+    const GroupPlace& place,
+    const unsigned char* scales,
+    const unsigned char* input_scales,
+    const typename Dots::Sums (&sums)[kPanels][kTokens],
+    typename Dots::Floats (&totals)[kPanels][kTokens]
+) {
+  using Floats = typename Dots::Floats;
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+    const Floats scale = Dots::load_scales(scales + panel * place.panel_bytes);
+    const Floats shift = Floats::mul(scale, Floats::broadcast(kRoundingShift));
+#pragma GCC unroll 8
+    for (size_t token = 0; token < kTokens; ++token) {
+      const unsigned char* p = input_scales + token * place.row_stride;
+      const Floats input_scale = Floats::broadcast(*reinterpret_cast<const float*>(p));
+      const Floats product = Floats::fms(Dots::as_floats(sums[panel][token]), scale, shift);
+      totals[panel][token] = Floats::fma(product, input_scale, totals[panel][token]);
+    }
+  }
+}
+
+// Into tile.sums; times the rows' scales if these are all groups.
+template <class Dots, class Weights, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void store_totals(
+    const QuantizedTask& task,
+    const QuantizedTile& tile,
+    const typename Dots::Floats (&totals)[kPanels][kTokens]
+) {
+  using Floats = typename Dots::Floats;
+  const bool is_last = tile.group_end == task.num_groups;
+  const unsigned char* row_scales = task.panels + tile.panel * task.panel_bytes +
+                                    row_scales_offset(Weights::kGroupBytes, task.num_groups);
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+    const unsigned char* p = row_scales + panel * task.panel_bytes;
+    const Floats scale =
+        is_last ? Floats::load(reinterpret_cast<const float*>(p)) : Floats::broadcast(1.0F);
+#pragma GCC unroll 8
+    for (size_t token = 0; token < kTokens; ++token) {
+      float* sums = tile.sums + (panel * kTokens + token) * kLanes;
+      Floats::store(sums, Floats::mul(totals[panel][token], scale));
+    }
+  }
+}
+
+// Adds a tile's groups to its sums.
+template <class Dots, class Weights, size_t kPanels, size_t kTokens>
+void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
+  using Floats = typename Dots::Floats;
+  const unsigned char* row = task.rows + tile.token * task.row_stride;
+  const unsigned char* panels = task.panels + tile.panel * task.panel_bytes;
+  const size_t row_stride = task.row_stride;
+  const size_t panel_stride = task.panel_bytes;
+  const size_t num_groups = task.num_groups;
+  const typename Dots::Table table = Dots::load_table();
+  Floats totals[kPanels][kTokens];  // in registers: every index is known when compiling
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 8
+    for (size_t token = 0; token < kTokens; ++token) {
+      const float* before = tile.sums + (panel * kTokens + token) * kLanes;
+      totals[panel][token] = tile.group_begin == 0 ? Floats::zero() : Floats::load(before);
+    }
+  }
+  for (size_t group = tile.group_begin; group < tile.group_end; ++group) {
+    const GroupPlace place = {
+        panels + group_offset(Weights::kGroupBytes, group),
+        panel_stride,
+        row + group * kGroupInputs,
+        row_stride};
+    const unsigned char* input_scales = row + num_groups * kGroupInputs + group * sizeof(float);
+    typename Dots::Sums sums[kPanels][kTokens];
+#pragma GCC unroll 8
+    for (size_t token = 0; token < kTokens; ++token) {
+      const auto* begin = reinterpret_cast<const int*>(
+          input_scales + num_groups * sizeof(float) + token * row_stride
+      );
+#pragma GCC unroll 8
+      for (size_t panel = 0; panel < kPanels; ++panel) {
+        sums[panel][token] = Dots::broadcast_sum(*begin);
+      }
+    }
+    const unsigned char* scales = panels + group_scales_offset(Weights::kGroupBytes, group);
+    multiply_group<Dots, Weights>(place, table, sums);
+    add_scaled<Dots>(place, scales, input_scales, sums, totals);
+  }
+  store_totals<Dots, Weights>(task, tile, totals);
+}
+
+}  // namespace
+}  // namespace millrace
