@@ -22,7 +22,7 @@ void round_rows(const Executor& executor, ConstRows x, RowsOf<Out> out) {
       "out has the shape of x"
   );
   const RowFunction<Out> function = kVersions<Out>.find(executor.isa);
-  executor.pool.parallel_for(x.num_rows, [&](size_t begin, size_t end) {
+  executor.for_row_ranges(x.num_rows, x.num_columns, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       function(x.row(row), x.num_columns, out.stride, out.row(row));
     }

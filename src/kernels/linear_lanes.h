@@ -169,6 +169,19 @@ void finish_tile(const LinearTask& task, const TilePlace& place, const float* su
   }
 }
 
+// Asks for what finish_tile() will write, before the sums are computed: stores wait for their lines
+// one after the other, and rows of a long batch lie far apart.
+inline void ask_for_outputs(const LinearTask& task, const TilePlace& place) {
+  const size_t panels_per_line = task.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
+  const float* out =
+      task.out + place.token_begin * task.out_stride + place.panel_begin / panels_per_line * kLanes;
+  for (size_t token = 0; token < place.num_tokens; ++token, out += task.out_stride) {
+    for (size_t i = 0; i < place.num_panels / panels_per_line; ++i) {
+      __builtin_prefetch(out + i * kLanes, 1, 3);
+    }
+  }
+}
+
 // A tile of kPanels panels and 1 .. Shape::kTokensMax tokens. Shape::panels_for(n) is the number of
 // panels that leaves registers for n tokens; wider tiles are not compiled.
 template <class Lanes, class Shape, class Format, size_t kPanels, size_t kTokens = 1>
@@ -176,6 +189,7 @@ void run_tile(const LinearTask& task, const TilePlace& place) {
   if constexpr (kTokens <= Shape::kTokensMax && kPanels <= Shape::panels_for(kTokens)) {
     if (place.num_tokens == kTokens) {
       alignas(64) float sums[kPanels * kTokens * kLanes];
+      ask_for_outputs(task, place);
       Format::template sum_tile<kPanels, kTokens>(task, place.panel_begin, place.token_begin, sums);
       if (task.exceptions != nullptr) add_exceptions<Format>(task, place, sums);
       finish_tile<Lanes>(task, place, sums);

@@ -29,7 +29,7 @@ void rms_norm(const Executor& executor, const RmsNormArgs& args) {
       .num_columns = args.x.num_columns,
   };
   const RowFunction function = kVersions.find(executor.isa);
-  executor.pool.parallel_for(args.x.num_rows, [&](size_t begin, size_t end) {
+  executor.for_row_ranges(args.x.num_rows, args.x.num_columns, [&](size_t begin, size_t end) {
     function(task, begin, end);
   });
 }
