@@ -14,6 +14,7 @@ int run_run_batch(std::vector<std::string> arguments);
 int run_tokenize(std::vector<std::string> arguments);
 int run_detokenize(std::vector<std::string> arguments);
 int run_template(std::vector<std::string> arguments);
+int run_quantize(std::vector<std::string> arguments);
 int run_plan(std::vector<std::string> arguments);
 int run_replay(std::vector<std::string> arguments);
 int run_bench(std::vector<std::string> arguments);

@@ -41,6 +41,8 @@ constexpr std::array kCommands = {
     Command{"tokenize", "text to token ids", run_tokenize},
     Command{"detokenize", "token ids to text", run_detokenize},
     Command{"template", "render conversations through the model's chat template", run_template},
+    Command{
+        "quantize", "round a model to 8 or 4 bits, into a directory to be served", run_quantize},
     Command{"plan", "bytes of weights and KV cache, and how many sequences fit", run_plan},
     Command{"replay", "run the scheduler again on what --record wrote", run_replay},
     Command{"version", "print the version", run_version},

@@ -25,7 +25,10 @@ struct PlanFlags {
   std::optional<int64_t> memory;
 };
 
-Result<MemoryPlanOptions> options_of(const PlanFlags& flags, DType automatic) {
+// `automatic`, `stored`: what the checkpoint says of itself.
+Result<MemoryPlanOptions> options_of(
+    const PlanFlags& flags, DType automatic, std::optional<QuantizedFormat> stored
+) {
   const Result<std::optional<DType>> dtype = dtype_of_flag("--dtype", flags.dtype);
   if (!dtype) return dtype.error();
   const Result<std::optional<DType>> kv_dtype =
@@ -35,7 +38,7 @@ Result<MemoryPlanOptions> options_of(const PlanFlags& flags, DType automatic) {
       quantization_of_flag(flags.quantization);
   if (!quantization) return quantization.error();
   MemoryPlanOptions options;
-  options.quantization = *quantization;
+  options.quantization = *quantization ? *quantization : stored;
   options.weight_dtype = dtype->value_or(automatic);
   options.kv_dtype = kv_dtype->value_or(options.weight_dtype);
   options.block_size = flags.block_size;
@@ -56,7 +59,7 @@ Result<void> plan(const PlanFlags& flags) {
   const Result<ModelConfig> config = parse_model_config(checkpoint->config);
   if (!config) return config.error();
   const Result<MemoryPlanOptions> options =
-      options_of(flags, automatic_dtype(*config, *checkpoint));
+      options_of(flags, automatic_dtype(*config, *checkpoint), config->stored_quantization);
   if (!options) return options.error();
   const Result<MemoryPlan> result = plan_memory(*config, *options);
   if (!result) return result.error();

@@ -88,6 +88,24 @@ Result<std::optional<std::string>> template_of(const json::object& tokenizer_con
   return std::optional<std::string>();
 }
 
+// What a GGUF file without tensors says beside the weights: `millrace quantize` keeps the
+// vocabulary of a GGUF model in one.
+Result<void> read_gguf_vocabulary(const ModelDirectory& directory, Checkpoint& checkpoint) {
+  const Result<std::string> path = resolve_model_file(directory.path, kGgufVocabularyFile);
+  if (!path) return path.error();
+  const Result<MappedFile> mapped = MappedFile::open(*path);
+  if (!mapped) return mapped.error();
+  const Result<GgufFile> file = GgufFile::parse(mapped->bytes());
+  if (!file) return Error{file.error().code, *path + ": " + file.error().message, *path};
+  Result<std::optional<GgufVocabulary>> vocabulary = gguf_vocabulary(*file);
+  if (!vocabulary) return vocabulary.error();
+  checkpoint.vocabulary = std::move(*vocabulary);
+  Result<std::optional<std::string>> chat_template = gguf_chat_template(*file);
+  if (!chat_template) return chat_template.error();
+  checkpoint.chat_template = std::move(*chat_template);
+  return {};
+}
+
 Result<std::optional<std::string>> read_chat_template(const ModelDirectory& directory) {
   if (directory.has("chat_template.jinja")) {
     const Result<std::string> path = resolve_model_file(directory.path, "chat_template.jinja");
@@ -118,6 +136,10 @@ Result<Checkpoint> open_hugging_face(
   Result<std::optional<std::string>> chat_template = read_chat_template(directory);
   if (!chat_template) return chat_template.error();
   checkpoint.chat_template = std::move(*chat_template);
+  if (directory.has(kGgufVocabularyFile)) {
+    const Result<void> read = read_gguf_vocabulary(directory, checkpoint);
+    if (!read) return read.error();
+  }
   if (options.with_weights) {
     Result<std::unique_ptr<WeightSource>> weights = open_safetensors_directory(directory.path);
     if (!weights) return weights.error();

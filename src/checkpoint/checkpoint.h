@@ -12,6 +12,10 @@
 
 namespace millrace {
 
+// A GGUF file without tensors in a directory with config.json: the vocabulary and the chat
+// template.
+inline constexpr const char* kGgufVocabularyFile = "vocabulary.gguf";
+
 struct CheckpointOptions {
   bool with_weights =
       true;  // false: the configuration alone, as dummy weights and planning need it

@@ -447,8 +447,10 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> file, const GgufLimi
   Cursor cursor(file);
   const Result<Header> header = take_header(cursor, limits);
   if (!header) return header.error();
+  const size_t metadata_begin = cursor.position();
   Result<Metadata> metadata = take_metadata(cursor, header->num_metadata, limits);
   if (!metadata) return metadata.error();
+  const size_t metadata_end = cursor.position();
   Result<std::vector<TensorPlace>> places = take_tensors(cursor, header->num_tensors, limits);
   if (!places) return places.error();
   const Result<uint64_t> alignment = read_alignment(*metadata);
@@ -466,8 +468,22 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> file, const GgufLimi
 
   GgufFile parsed;
   parsed.metadata_ = std::move(*metadata);
+  parsed.metadata_bytes_ = file.subspan(metadata_begin, metadata_end - metadata_begin);
   for (TensorPlace& place : *places) parsed.tensors_.push_back(std::move(place.tensor));
   return parsed;
+}
+
+std::string GgufFile::without_tensors() const {
+  std::string file;
+  const auto append = [&file](const auto& value) {
+    file.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  append(kMagic);
+  append(kVersion);
+  append(uint64_t{0});  // tensors
+  append(uint64_t{metadata_.size()});
+  file.append(reinterpret_cast<const char*>(metadata_bytes_.data()), metadata_bytes_.size());
+  return file;
 }
 
 }  // namespace millrace

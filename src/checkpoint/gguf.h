@@ -72,6 +72,9 @@ class GgufFile {
 
   const GgufValue* find(std::string_view key) const;
 
+  // A file of the same metadata and no tensors: enough for a vocabulary and a chat template.
+  std::string without_tensors() const;
+
   // Typed metadata: none when the key is absent, an error naming the key when it has another type.
   Result<std::optional<int64_t>> integer(std::string_view key) const;
   Result<std::optional<double>> number(std::string_view key) const;  // of any numeric type
@@ -83,6 +86,7 @@ class GgufFile {
 
  private:
   std::map<std::string, GgufValue, std::less<>> metadata_;
+  std::span<const std::byte> metadata_bytes_;
   std::vector<GgufTensor> tensors_;  // in the file's order
 };
 

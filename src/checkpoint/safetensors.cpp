@@ -54,6 +54,10 @@ class SafetensorsSource : public WeightSource {
     );
   }
 
+  std::span<const std::byte> raw_bytes(const TensorInfo& tensor) const override {
+    return bytes_[index_.position_of(tensor)];
+  }
+
  private:
   std::vector<MappedFile> files_;  // bytes_ lie within them
   TensorIndex index_;

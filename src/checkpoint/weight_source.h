@@ -1,6 +1,7 @@
 // Where weights come from: one seam for safetensors, GGUF and dummy weights.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -51,6 +52,10 @@ class WeightSource {
   virtual void read_rows(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const = 0;
+
+  // The tensor's bytes as they lie in the file; empty where there is no file or it is kept
+  // otherwise. REQUIRES: the tensor is one of tensors().
+  virtual std::span<const std::byte> raw_bytes(const TensorInfo& /*tensor*/) const { return {}; }
 };
 
 }  // namespace millrace

@@ -213,11 +213,40 @@ void refuse_activation(JsonFields& fields) {
   );
 }
 
-void refuse_quantization(JsonFields& fields) {
+// What `millrace quantize` writes: {"quant_method": "millrace", "format": "int8", "version": 1}.
+void read_stored_quantization(JsonFields& fields, JsonFields quantization, ModelConfig& config) {
+  const std::string format = quantization.string("format").value_or("");
+  const std::optional<int64_t> version = quantization.integer("version", {.min = 1});
+  config.stored_quantization = quantized_format_from_name(format);
+  if (version != kStoredWeightsVersion) {
+    fields.refuse(
+        ErrorCode::kUnsupported,
+        "quantization_config",
+        fmt::format(
+            "the layout of another version of millrace ({}, expected {}): quantize the original "
+            "again",
+            version.value_or(0),
+            kStoredWeightsVersion
+        )
+    );
+  } else if (!config.stored_quantization) {
+    fields.refuse(
+        ErrorCode::kUnsupported,
+        "quantization_config",
+        fmt::format("format '{}' is not supported (supported: int8, int4)", shown(format))
+    );
+  }
+}
+
+void read_quantization(JsonFields& fields, ModelConfig& config) {
   for (const std::string_view key : {"quantization_config", "compression_config"}) {
     const json::object* quantization = fields.object(key);
     if (quantization == nullptr) continue;
     const std::string method = JsonFields(*quantization).string("quant_method").value_or("unknown");
+    if (method == "millrace" && key == "quantization_config") {
+      read_stored_quantization(fields, JsonFields(*quantization), config);
+      continue;
+    }
     fields.refuse(
         ErrorCode::kUnsupported,
         key,
@@ -444,7 +473,7 @@ Result<ModelConfig> parse_model_config(const json::object& object) {
   config.family = family->family;
 
   JsonFields fields(object);
-  refuse_quantization(fields);
+  read_quantization(fields, config);
   refuse_activation(fields);
   read_sizes(fields, *family, config);
   if (fields.error()) return *fields.error();

@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "base/json.h"
 #include "base/result.h"
+#include "kernels/quantized/quantized_matrix.h"
 #include "tensor/dtype.h"
 
 namespace millrace {
@@ -38,6 +39,9 @@ struct MoeConfig {
   bool normalize_topk = false;
 };
 
+// Of the layout in which `millrace quantize` keeps matrices.
+constexpr int64_t kStoredWeightsVersion = 1;
+
 struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;
   int64_t hidden_size = 0;
@@ -58,6 +62,8 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   std::optional<MoeConfig> moe;
   std::optional<DType> dtype;  // "torch_dtype" or "dtype"
+  // What `millrace quantize` made (stored_weights.h); none: weights as they were trained.
+  std::optional<QuantizedFormat> stored_quantization;
   std::optional<TokenId> bos_token_id;
   std::vector<TokenId> eos_token_ids;
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "model/stored_weights.h"
 
 namespace millrace {
 namespace {
@@ -143,12 +144,20 @@ Result<std::unique_ptr<CpuModel>> CpuModel::load(
     ThreadPool& pool,
     const LoadProgress& progress
 ) {
+  if (config.stored_quantization && config.stored_quantization != options.quantization) {
+    return invalid_argument(
+        fmt::format("the weights are stored as {}", name_of(*config.stored_quantization)),
+        "quantization_config"
+    );
+  }
   // What may not fit comes first: the weights take the longest to read.
   Result<std::unique_ptr<CpuModel>> model = allocate(config, options, pool);
   if (!model) return model;
   const WeightFormat format = {options.dtype, options.quantization};
-  const Result<void> done =
-      take(load_weights(config, source, format, pool, progress), (*model)->weights_);
+  Result<ModelWeights> weights = config.stored_quantization
+                                     ? load_stored_weights(config, source, format, pool, progress)
+                                     : load_weights(config, source, format, pool, progress);
+  const Result<void> done = take(std::move(weights), (*model)->weights_);
   if (!done) return done.error();
   return model;
 }

@@ -40,7 +40,10 @@ class Loader {
   }
 
   Result<WeightMatrix> embedding(const std::string& name) {
-    return stacked({name}, options_.format.of_embedding(), {});
+    return matrix(name, options_.format.of_embedding());
+  }
+  Result<WeightMatrix> matrix(const std::string& name, MatrixFormat format) {
+    return stacked({name}, format, {});
   }
   Result<WeightMatrix> head(const std::string& name) {
     const MatrixFormat format = options_.format.of_head();
@@ -310,6 +313,18 @@ Result<ModelWeights> load_weights(
     if (done = load_into(weights.lm_head.emplace(), loader.head(name)); !done) return done.error();
   }
   return weights;
+}
+
+Result<WeightMatrix> load_matrix(
+    const WeightSource& source, const TensorInfo& tensor, MatrixFormat format, ThreadPool& pool
+) {
+  const WeightFormat others;
+  const LoadProgress nobody;
+  const FeedbackSource none;
+  Loader loader(
+      source, pool, {.format = others, .num_tensors = 1, .progress = nobody, .feedback = none}
+  );
+  return loader.matrix(tensor.name, format);
 }
 
 }  // namespace millrace

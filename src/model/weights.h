@@ -67,4 +67,9 @@ Result<ModelWeights> load_weights(
     const FeedbackSource& feedback = {}
 );
 
+// One tensor alone, as load_weights() reads it. REQUIRES: a matrix that check_readable() lets pass.
+Result<WeightMatrix> load_matrix(
+    const WeightSource& source, const TensorInfo& tensor, MatrixFormat format, ThreadPool& pool
+);
+
 }  // namespace millrace

@@ -32,13 +32,15 @@ class Progress {
   const std::function<void(std::string_view, double)>& on_progress_;
 };
 
-// Pieces of the texts, together at most kBatchTokens a batch.
-std::vector<std::vector<Tokens>> batches_of(std::span<const std::vector<TokenId>> texts) {
+// Pieces of the texts of at most `piece_max` tokens, together at most kBatchTokens a batch.
+std::vector<std::vector<Tokens>> batches_of(
+    std::span<const std::vector<TokenId>> texts, size_t piece_max
+) {
   std::vector<std::vector<Tokens>> batches;
   size_t num_free = 0;
   for (const std::vector<TokenId>& text : texts) {
-    for (size_t begin = 0; begin < text.size(); begin += kBatchTokens) {
-      const Tokens piece = Tokens(text).subspan(begin, std::min(kBatchTokens, text.size() - begin));
+    for (size_t begin = 0; begin < text.size(); begin += piece_max) {
+      const Tokens piece = Tokens(text).subspan(begin, std::min(piece_max, text.size() - begin));
       if (piece.size() > num_free) {
         batches.emplace_back();
         num_free = kBatchTokens;
@@ -82,14 +84,14 @@ Result<InputMoments> calibrate(
     ThreadPool& pool,
     const Progress& progress
 ) {
-  const auto longest = std::min<int64_t>(config.max_position_embeddings, kBatchTokens);
-  CHECK(longest == kBatchTokens, "a model of at least 512 positions");
+  const auto piece_max =
+      std::min(kBatchTokens, static_cast<size_t>(config.max_position_embeddings));
   const CpuModelOptions model_options{
       .dtype = options.dtype,
       .kv_dtype = options.dtype,
       .block_size = kBlockSize,
       .num_blocks = static_cast<int32_t>(kBatchTokens),  // texts may be as short as one token
-      .max_model_len = static_cast<int32_t>(longest),
+      .max_model_len = static_cast<int32_t>(piece_max),
       .max_num_batched_tokens = static_cast<int32_t>(kBatchTokens),
       .max_num_logits = static_cast<int32_t>(kBatchTokens),
   };
@@ -102,7 +104,7 @@ Result<InputMoments> calibrate(
 
   InputMoments moments(pool);
   (*model)->set_observer(&moments);
-  const std::vector<std::vector<Tokens>> batches = batches_of(options.texts);
+  const std::vector<std::vector<Tokens>> batches = batches_of(options.texts, piece_max);
   CHECK(!batches.empty(), "calibration reads something");
   for (size_t i = 0; i < batches.size(); ++i) {
     progress.show("calibrating", i, batches.size());

@@ -100,6 +100,15 @@ Result<std::unique_ptr<WeightSource>> weights_of(
   return make_dummy_weights(expected_tensors(config), options.engine.seed);
 }
 
+// As it is run: dummy weights are never stored ones.
+Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& options) {
+  Result<ModelConfig> config = parse_model_config(checkpoint.config);
+  if (!config || options.load_format == LoadFormat::kAuto) return config;
+  if (!options.quantization) options.quantization = config->stored_quantization;
+  config->stored_quantization.reset();
+  return config;
+}
+
 struct LoadedRunner {
   std::unique_ptr<CpuModel> model;
   std::vector<std::string> start_lines;
@@ -115,7 +124,7 @@ Result<LoadedRunner> load_runner(
   if (!longest) return longest.error();
   CpuModelOptions model;
   model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
-  model.quantization = options.quantization;
+  model.quantization = options.quantization ? options.quantization : config.stored_quantization;
   model.kv_dtype = options.kv_dtype.value_or(model.dtype);
   model.isa = options.isa;
   model.block_size = options.block_size;
@@ -199,7 +208,7 @@ DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint) {
 Result<LocalModel> load_local_model(LocalModelOptions options) {
   Result<Checkpoint> checkpoint = open(options);
   if (!checkpoint) return checkpoint.error();
-  Result<ModelConfig> config = parse_model_config(checkpoint->config);
+  Result<ModelConfig> config = config_of(*checkpoint, options);
   if (!config) return config.error();
   Result<GenerationDefaults> defaults =
       parse_generation_defaults(checkpoint->generation_config, config->vocab_size);
@@ -232,10 +241,10 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   };
 }
 
-Result<LocalRunner> load_local_runner(const LocalModelOptions& options) {
+Result<LocalRunner> load_local_runner(LocalModelOptions options) {
   Result<Checkpoint> checkpoint = open(options);
   if (!checkpoint) return checkpoint.error();
-  const Result<ModelConfig> config = parse_model_config(checkpoint->config);
+  const Result<ModelConfig> config = config_of(*checkpoint, options);
   if (!config) return config.error();
   auto threads = std::make_unique<ThreadPool>(options.num_threads);
   Result<LoadedRunner> runner = load_runner(*checkpoint, *config, options, *threads);

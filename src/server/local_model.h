@@ -27,9 +27,10 @@ struct LocalModelOptions {
   ModelTextOptions text;
   LoadFormat load_format = LoadFormat::kAuto;
   std::optional<DType> dtype;  // none: what the checkpoint holds (docs/decisions/0002)
-  std::optional<QuantizedFormat> quantization = {};  // of the layers' matrices (CpuModelOptions)
-  std::optional<DType> kv_dtype;                     // none: the weights' type
-  int32_t block_size = 16;                           // tokens of a KV block
+  // Of the layers' matrices (CpuModelOptions); none: as they are stored.
+  std::optional<QuantizedFormat> quantization = {};
+  std::optional<DType> kv_dtype;          // none: the weights' type
+  int32_t block_size = 16;                // tokens of a KV block
   std::optional<int64_t> kv_cache_bytes;  // none: 4 GiB, or less where that is enough or too much
   int64_t available_bytes = 0;            // memory that weights, scratch and KV cache may take
   size_t num_threads = 1;
@@ -66,7 +67,7 @@ struct LocalRunner {
 
 // Of `options`, only what the model itself needs is used: of `engine` the limits of a step and of
 // sequences, by which the KV cache is sized too.
-Result<LocalRunner> load_local_runner(const LocalModelOptions& options);
+Result<LocalRunner> load_local_runner(LocalModelOptions options);
 
 // The same as load_local_model() without its weights: an engine that makes up tokens of the model's
 // vocabulary.

@@ -1,0 +1,239 @@
+// `millrace quantize`: rounds a model to 8 or 4 bits once, with calibration, into a directory that
+// every other command takes as MODEL.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/file.h"
+#include "calibration_texts.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/model_directory.h"
+#include "checkpoint/safetensors_writer.h"
+#include "command_line.h"
+#include "commands.h"
+#include "failure.h"
+#include "model/stored_weights.h"
+#include "model_flags.h"
+#include "progress_bar.h"
+#include "quantization/quantize_model.h"
+#include "terminal.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int32_t kCalibrationLen = 512;  // tokens of a question and its answer
+
+struct QuantizeFlags {
+  ModelFlags model;
+  std::string format = "int8";
+  std::string output;
+  std::string calibration;
+  int64_t num_answer_tokens = 64;
+};
+
+// Copied as they are where the model has them; a model's code is not.
+constexpr std::array kFilesKept = {
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "generation_config.json",
+};
+
+Error write_error(const std::string& path, const std::error_code& reason) {
+  return Error{
+      ErrorCode::kInternal, fmt::format("cannot write '{}': {}", path, reason.message()), path};
+}
+
+Result<void> write_text(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.close();
+  if (file) return {};
+  return write_error(path, std::error_code(errno, std::generic_category()));
+}
+
+// A new or empty directory: nothing of another model must be left beside what is written.
+Result<void> make_output(const std::string& path) {
+  if (path.empty()) return invalid_argument("give the directory to write: -o DIR", "--output");
+  std::error_code failed;
+  fs::create_directories(path, failed);
+  if (failed) return write_error(path, failed);
+  if (!fs::is_empty(path, failed)) {
+    return invalid_argument(fmt::format("'{}' is not empty", path), "--output");
+  }
+  return {};
+}
+
+// The file that a model's GGUF metadata is in; empty where it is no GGUF model.
+Result<std::string> gguf_path(const std::string& model) {
+  if (!fs::is_directory(model)) return model;
+  const Result<ModelDirectory> directory = list_model_directory(model);
+  if (!directory) return directory.error();
+  if (directory->has("config.json")) return std::string();
+  return resolve_model_file(model, directory->names_ending_in(".gguf").front());
+}
+
+Result<void> copy_text_files(const std::string& model, const std::string& output) {
+  const Result<std::string> gguf = gguf_path(model);
+  if (!gguf) return gguf.error();
+  if (!gguf->empty()) {
+    const Result<MappedFile> mapped = MappedFile::open(*gguf);
+    if (!mapped) return mapped.error();
+    const Result<GgufFile> file = GgufFile::parse(mapped->bytes());
+    if (!file) return file.error();
+    return write_text(output + "/" + kGgufVocabularyFile, file->without_tensors());
+  }
+  const Result<ModelDirectory> directory = list_model_directory(model);
+  if (!directory) return directory.error();
+  for (const char* const name : kFilesKept) {
+    if (!directory->has(name)) continue;
+    const Result<std::string> path = resolve_model_file(model, name);
+    if (!path) return path.error();
+    std::error_code failed;
+    fs::copy_file(*path, output + "/" + name, failed);
+    if (failed) return write_error(output + "/" + name, failed);
+  }
+  return {};
+}
+
+// Loads the model to speak with it, and gives it up again.
+Result<std::vector<std::vector<TokenId>>> read_calibration(
+    const QuantizeFlags& flags, const ModelConfig& config, LocalModelOptions options
+) {
+  options.engine.max_model_len =
+      static_cast<int32_t>(std::min<int64_t>(kCalibrationLen, config.max_position_embeddings));
+  Result<LocalModel> model = load_with_progress(std::move(options));
+  if (!model) return model.error();
+  if (!flags.calibration.empty()) return paragraphs_of(*model, flags.calibration);
+  ProgressBar bar("calibration: the model's own answers");
+  bar.show(0.0);
+  return own_answers(*model, static_cast<int32_t>(flags.num_answer_tokens));
+}
+
+Result<void> write_model(
+    const Checkpoint& checkpoint,
+    const ModelConfig& config,
+    const QuantizedModel& model,
+    const QuantizeOptions& options,
+    const std::string& output
+) {
+  const std::vector<TensorToWrite> tensors =
+      stored_tensors(config, model.weights, *checkpoint.weights, options.dtype);
+  ProgressBar bar("writing");
+  const auto on_tensor = [&bar](size_t num_written, size_t num_tensors) {
+    bar.show(static_cast<double>(num_written) / static_cast<double>(num_tensors));
+  };
+  Result<void> done = write_safetensors(output + "/model.safetensors", tensors, on_tensor);
+  if (!done) return done;
+  if (done = copy_text_files(checkpoint.path, output); !done) return done;
+  json::object stated = checkpoint.config;
+  stated["torch_dtype"] = name_of(options.dtype);
+  stated["quantization_config"] = {
+      {"quant_method", "millrace"},
+      {"format", name_of(options.format)},
+      {"version", kStoredWeightsVersion}};
+  return write_text(output + "/config.json", json::serialize(stated) + "\n");
+}
+
+size_t num_tokens_of(const std::vector<std::vector<TokenId>>& texts) {
+  size_t count = 0;
+  for (const std::vector<TokenId>& text : texts) count += text.size();
+  return count;
+}
+
+Result<void> quantize(const QuantizeFlags& flags) {
+  const std::optional<QuantizedFormat> format = quantized_format_from_name(flags.format);
+  if (!format) {
+    return invalid_argument(fmt::format("expected int8 or int4, got '{}'", flags.format), "--to");
+  }
+  if (flags.num_answer_tokens < 1 || flags.num_answer_tokens > kCalibrationLen / 2) {
+    return invalid_argument(
+        fmt::format("expected 1 to {}, got {}", kCalibrationLen / 2, flags.num_answer_tokens),
+        "--calibration-tokens"
+    );
+  }
+  Result<LocalModelOptions> model_options = model_options_of(flags.model);
+  if (!model_options) return model_options.error();
+  const Result<Checkpoint> checkpoint = open_checkpoint(model_options->text.model);
+  if (!checkpoint) return checkpoint.error();
+  const Result<ModelConfig> config = parse_model_config(checkpoint->config);
+  if (!config) return config.error();
+  if (config->stored_quantization) {
+    return invalid_argument(
+        fmt::format("'{}' is quantized already: take the original", checkpoint->path), "MODEL"
+    );
+  }
+  if (Result<void> made = make_output(flags.output); !made) return made;
+
+  QuantizeOptions options{.format = *format};
+  options.dtype = model_options->dtype.value_or(automatic_dtype(*config, *checkpoint));
+  const size_t num_threads = model_options->num_threads;
+  const Result<std::vector<std::vector<TokenId>>> texts =
+      read_calibration(flags, *config, *std::move(model_options));
+  if (!texts) return texts.error();
+  options.texts = *texts;
+  Result<QuantizedModel> model = [&] {
+    ProgressBar bar(fmt::format("quantizing to {}", flags.format));
+    options.on_progress = [&bar](std::string_view phase, double fraction) {
+      bar.show(fraction, std::string(phase));
+    };
+    ThreadPool threads(num_threads);
+    return quantize_model(*config, *checkpoint->weights, options, threads);
+  }();
+  if (!model) return model.error();
+  if (Result<void> done = write_model(*checkpoint, *config, *model, options, flags.output); !done) {
+    return done;
+  }
+  fmt::print(
+      "{}: {} ({:.1f} MB of weights a step, {} tokens of calibration)\n",
+      flags.output,
+      flags.format,
+      static_cast<double>(model->weights.num_step_bytes()) / 1e6,
+      num_tokens_of(*texts)
+  );
+  return {};
+}
+
+}  // namespace
+
+int run_quantize(std::vector<std::string> arguments) {
+  QuantizeFlags flags;
+  CommandLine line(
+      "quantize", "Rounds a model to 8 or 4 bits, calibrated, into a directory to be served."
+  );
+  add_text_flags(line, flags.model);
+  line.add("--to", flags.format, "int8 or int4");
+  line.add("--output,-o", flags.output, "the directory to write, new or empty");
+  line.add("--dtype", flags.model.dtype, "of the embedding and of what is rounded: auto, ...");
+  line.add(
+      "--calibration",
+      flags.calibration,
+      "a text file, its paragraphs parted by empty lines (the model's own answers)"
+  );
+  line.add("--calibration-tokens", flags.num_answer_tokens, "tokens of each of its own answers");
+  line.add("--threads", flags.model.num_threads, "compute threads; 0: one per CPU");
+  line.set_footer(
+      "The model answers forty questions, and from what passes through its matrices it is learned\n"
+      "which of their inputs matter. What rounding one weight loses is made good by the others.\n"
+      "\n"
+      "Examples:\n"
+      "  millrace quantize --to int8 -o smollm2-int8 && millrace chat smollm2-int8\n"
+      "  millrace quantize ~/models/Qwen2-7B-Instruct --to int4 -o ~/models/Qwen2-7B-int4"
+  );
+  if (const std::optional<int> exit_code = line.parse(std::move(arguments))) return *exit_code;
+  return report("quantize", quantize(flags));
+}
+
+}  // namespace millrace
