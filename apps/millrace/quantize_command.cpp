@@ -156,11 +156,17 @@ size_t num_tokens_of(const std::vector<std::vector<TokenId>>& texts) {
 Result<void> quantize(const QuantizeFlags& flags) {
   const std::optional<QuantizedFormat> format = quantized_format_from_name(flags.format);
   if (!format) {
-    return invalid_argument(fmt::format("expected int8 or int4, got '{}'", flags.format), "--to");
+    return invalid_argument(
+        fmt::format("--to: expected int8 or int4, got '{}'", flags.format), "--to"
+    );
   }
   if (flags.num_answer_tokens < 1 || flags.num_answer_tokens > kCalibrationLen / 2) {
     return invalid_argument(
-        fmt::format("expected 1 to {}, got {}", kCalibrationLen / 2, flags.num_answer_tokens),
+        fmt::format(
+            "--calibration-tokens: expected 1 to {}, got {}",
+            kCalibrationLen / 2,
+            flags.num_answer_tokens
+        ),
         "--calibration-tokens"
     );
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "checkpoint/gguf.h"
 #include "checkpoint/test_files.h"
 
 namespace millrace {
@@ -37,6 +38,30 @@ TEST(Checkpoint, OpensADirectoryOfHuggingFace) {
   EXPECT_EQ(checkpoint->chat_template, "{{ 1 }}");
   EXPECT_FALSE(checkpoint->vocabulary);
   EXPECT_EQ(checkpoint->path, directory.path());
+}
+
+TEST(Checkpoint, TakesTheVocabularyOfAGgufFileBesideOtherWeights) {
+  const std::string gguf = tiny_gguf();
+  const Result<GgufFile> file = GgufFile::parse(as_bytes(gguf));
+  ASSERT_TRUE(file) << file.error().message;
+  const std::string vocabulary = file->without_tensors();
+  EXPECT_LT(vocabulary.size(), gguf.size());
+  const Result<GgufFile> again = GgufFile::parse(as_bytes(vocabulary));
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_TRUE(again->tensors().empty());
+
+  const TemporaryDirectory directory;
+  directory.write("config.json", R"({"model_type":"llama"})");
+  directory.write("vocabulary.gguf", vocabulary);
+  directory.write("model.safetensors", safetensors_of({"a"}));
+  const Result<Checkpoint> checkpoint = open_checkpoint(directory.path());
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  ASSERT_TRUE(checkpoint->vocabulary);
+  EXPECT_EQ(checkpoint->vocabulary->tokens.size(), 40U);
+  EXPECT_EQ(checkpoint->weights->tensors().size(), 1U);
+
+  directory.write("vocabulary.gguf", vocabulary.substr(0, 100));
+  EXPECT_THAT(error_of(directory.path()), HasSubstr("vocabulary.gguf: "));
 }
 
 TEST(Checkpoint, NeedsNoWeightsWhenNoneAreWanted) {

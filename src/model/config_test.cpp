@@ -181,7 +181,32 @@ TEST(ModelConfig, RefusesWhatItDoesNotKnowByName) {
   EXPECT_THAT(
       error_of(kLlama, R"({"torch_dtype": "float64"})").message, HasSubstr("dtype 'float64'")
   );
+  const auto millrace_error = [](const std::string& rest) {
+    return error_of(
+               kLlama, R"({"quantization_config": {"quant_method": "millrace", )" + rest + "}}"
+    )
+        .message;
+  };
+  EXPECT_THAT(
+      millrace_error(R"("format": "int8", "version": 2)"), HasSubstr("quantize the original again")
+  );
+  EXPECT_THAT(millrace_error(R"("format": "int8")"), HasSubstr("quantize the original again"));
+  EXPECT_THAT(
+      millrace_error(R"("format": "int5", "version": 1)"),
+      HasSubstr("format 'int5' is not supported (supported: int8, int4)")
+  );
+  EXPECT_THAT(millrace_error(R"("version": "1")"), HasSubstr("version"));
   EXPECT_TRUE(parse(kLlama, R"({"quantization_config": null, "hidden_act": "swish"})"));
+}
+
+TEST(ModelConfig, KnowsWhatMillraceQuantized) {
+  const auto config = parse(
+      kLlama,
+      R"({"quantization_config": {"quant_method": "millrace", "format": "int4", "version": 1}})"
+  );
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->stored_quantization, QuantizedFormat::kInt4);
+  EXPECT_EQ(parse(kLlama, "{}")->stored_quantization, std::nullopt);
 }
 
 TEST(ModelConfig, ReadsEitherSpellingOfTheDtype) {

@@ -33,7 +33,7 @@ class Basics(unittest.TestCase):
     def test_version_and_help_succeed(self):
         self.assertRegex(run("version").stdout, r"^millrace \d+\.\d+\.\d+\n$")
         self.assertEqual(run("--help").returncode, 0)
-        for command in ("generate", "run-batch", "chat", "tokenize", "detokenize", "template", "plan"):
+        for command in ("generate", "run-batch", "chat", "tokenize", "detokenize", "template", "plan", "quantize"):
             done = run(command, "--help")
             self.assertEqual(done.returncode, 0, command)
             self.assertIn("MODEL", done.stdout)
@@ -115,6 +115,51 @@ class Basics(unittest.TestCase):
             done = run("plan", config, "--memory", "640G")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("sequences of", done.stdout)
+
+
+@unittest.skipUnless(STORIES.exists(), "../shared/data/models/stories260k is missing")
+class Quantize(unittest.TestCase):
+    def test_a_quantized_model_is_a_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "stories-int8"
+            done = run("quantize", STORIES, "--to", "int8", "-o", output, "--calibration-tokens", "24")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"stories-int8: int8 \([\d.]+ MB of weights a step, \d+ tokens of calibration\)")
+            config = json.loads((output / "config.json").read_text())
+            self.assertEqual(config["quantization_config"], {"quant_method": "millrace", "format": "int8", "version": 1})
+
+            prompt = ("--prompt", "Once upon a time", "--max-tokens", "40", "--temperature", "0", "--json")
+            stated = json.loads(run("generate", STORIES, *prompt).stdout)
+            found = run("generate", output, *prompt)
+            self.assertEqual(found.returncode, 0, found.stderr)
+            self.assertIn("int8 on", found.stderr)
+            ids = json.loads(found.stdout)["token_ids"]
+            self.assertEqual(ids[:12], stated["token_ids"][:12])
+            self.assertEqual(json.loads(run("generate", output, *prompt).stdout)["token_ids"], ids)
+            self.assertIn("int8", run("plan", output).stdout)
+
+            for arguments, hint in [
+                (["generate", output, "--prompt", "x", "--quantization", "int4"], "the weights are stored as int8"),
+                (["quantize", output, "-o", output / "again"], "is quantized already"),
+                (["quantize", STORIES, "-o", output], "is not empty"),
+                (["quantize", STORIES], "-o DIR"),
+                (["quantize", STORIES, "--to", "int5", "-o", output / "again"], "expected int8 or int4"),
+                (["quantize", STORIES, "-o", output / "again", "--calibration", output / "none.txt"], "none.txt"),
+                (["quantize", STORIES, "-o", output / "more", "--calibration-tokens", "9999"], "--calibration-tokens"),
+            ]:
+                done = run(*arguments)
+                self.assertNotEqual(done.returncode, 0, arguments)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn(hint, done.stderr)
+
+    def test_a_text_calibrates_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder) / "text.txt"
+            text.write_text("Once upon a time there was a dog.\n\n \n\nLily went to the park. " * 9)
+            output = pathlib.Path(folder) / "int4"
+            done = run("quantize", STORIES, "--to", "int4", "-o", output, "--calibration", text)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run("generate", output, "--prompt", "Once", "--max-tokens", "5").returncode, 0)
 
 
 @unittest.skipUnless(STORIES.exists(), "../shared/data/models/stories260k is missing")
