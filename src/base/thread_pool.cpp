@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 // Looks at the value without giving up the core: about 2.5 us (25 ns a look on Zen 4), more than
 // the threads of one phase usually end apart. An empty phase of two threads takes 0.2 us
-// (thread_pool_bench.cpp), or 8 us where both must share a core.
+// (thread_pool_bench.cpp), and much more where both must share a core.
 constexpr int kSpins = 100;
 
 // Then goes on looking, but lets others run in between: longer than the phases of a step lie apart,

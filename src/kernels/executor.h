@@ -14,8 +14,8 @@ struct Executor {
   ThreadPool& pool;
 
   // function(begin, end) over parts of [0, num_rows), for work of a few cycles on each 16 elements.
-  // What takes about a microsecond stays on this thread: a phase costs 0.2 us where every thread
-  // has a core of its own, and ten where they must share one.
+  // What is estimated to take about a microsecond stays on this thread: a phase costs 0.2 us where
+  // every thread has a core of its own, and more where they must share one.
   template <class F>
   void for_row_ranges(size_t num_rows, size_t num_columns, const F& function) const {
     constexpr size_t kNumElementsAlone = size_t{1} << 14;
