@@ -159,10 +159,12 @@ def present(pattern):
 
 def llamas(model):
     rivals = []
-    for rival, build, flags in (("llama.cpp", env["llama"], ["-fa", "1"]), ("ik_llama.cpp", env["ik_llama"], ["-fa", "1", "-rtr", "1"])):
+    for rival, build, flags, batched_flags in (("llama.cpp", env["llama"], ["-fa", "1"], ["-fa", "1"]),
+                                               ("ik_llama.cpp", env["ik_llama"], ["-fa", "1", "-rtr", "1"], ["-fa", "1", "-rtr"])):
         if build:
-            rivals.append({"name": rival, "kind": "llama", "build": build, "flags": flags, "models": present(model + ".{}.gguf")})
-            commands[rival] = f"llama-bench -m GGUF -t {threads} -p P -n N {' '.join(flags)}; llama-batched-bench -npp 16 -ntg N -npl B"
+            rivals.append({"name": rival, "kind": "llama", "build": build, "flags": flags,
+                           "batched_flags": batched_flags, "models": present(model + ".{}.gguf")})
+            commands[rival] = f"llama-bench -m GGUF -t {threads} -p P -n N {' '.join(flags)}; llama-batched-bench -npp 16 -ntg N -npl B {' '.join(batched_flags)}"
     return rivals
 
 def cases(context_len):

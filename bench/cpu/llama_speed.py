@@ -41,12 +41,13 @@ def batched_decode(text, batch_size):
 class Llama:
     """One of the two, with the GGUF file of each format."""
 
-    def __init__(self, name, build, models, threads, more_flags):
+    def __init__(self, name, build, models, threads, more_flags, batched_flags):
         self.name = name
         self.build = pathlib.Path(build)
         self.models = models  # by format
         self.threads = threads
-        self.more_flags = more_flags
+        self.more_flags = more_flags  # of llama-bench
+        self.batched_flags = batched_flags  # of llama-batched-bench, which spells some of them otherwise
 
     @staticmethod
     def find(build, program):
@@ -72,7 +73,7 @@ class Llama:
         # Prompts of a few tokens, because it wants some; only the decode's speed is read.
         return [self.find(self.build, "llama-batched-bench"), "-m", model, "-t", self.threads, "-c",
                 case["batch_size"] * (case["num_tokens"] + 64), "-npp", 16, "-ntg", case["num_tokens"], "-npl",
-                case["batch_size"], *self.more_flags]
+                case["batch_size"], *self.batched_flags]
 
     def measure(self, case, log):
         command = [str(word) for word in self.command(case)]

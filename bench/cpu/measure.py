@@ -47,7 +47,7 @@ class Millrace:
 
 class LlamaEngine:
     def __init__(self, entry, threads):
-        self.llama = Llama(entry["name"], entry["build"], entry["models"], threads, entry["flags"])
+        self.llama = Llama(entry["name"], entry["build"], entry["models"], threads, entry["flags"], entry["batched_flags"])
 
     def version(self):
         return self.llama.version()

@@ -21,9 +21,9 @@ namespace millrace {
 class DraftPace {
  public:
   // From the largest product of Qwen2-0.5B in bfloat16 on Zen 4: with 1, 2, 4, 8 and 16 tokens it
-  // takes 1, 1.1, 1.1, 1.8 and 3.5 of one token's time at 34 GB/s a core, so a pass takes the time of
-  // 5 tokens' arithmetic; slower memory makes it more. Up to four tokens are cheaper than the rule
-  // says.
+  // takes 1, 1.1, 1.1, 1.8 and 3.5 of one token's time at 34 GB/s a core, so a pass takes the time
+  // of 5 tokens' arithmetic; slower memory makes it more. Up to four tokens are cheaper than the
+  // rule says.
   static constexpr int32_t kTokensPerPass = 6;
   static constexpr int32_t kNumStepsBetweenProbes = 32;
 
