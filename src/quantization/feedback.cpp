@@ -11,7 +11,6 @@
 namespace millrace {
 namespace {
 
-constexpr double kDamping = 0.3;
 constexpr size_t kPivots = 32;  // columns that are taken out of the rest at once
 
 // Row-major, [size, size].
@@ -47,13 +46,13 @@ SquareMatrix seen_by_kernel(
 
   SquareMatrix matrix(size);
   double sum = 0.0;
-  for (size_t i = 0; i < size; ++i) {
-    for (size_t j = 0; j <= i; ++j) matrix.row(i)[j] = static_cast<double>(moments[i * size + j]);
-    sum += matrix.row(i)[i];
-  }
+  for (size_t i = 0; i < size; ++i) sum += static_cast<double>(moments[i * (size + 1)]);
   const double mean = sum / static_cast<double>(size);
-  const double damping = std::isfinite(mean) && mean > 0.0 ? mean * kDamping : 1.0;
-  for (size_t i = 0; i < size; ++i) matrix.row(i)[i] += damping;
+  const bool has_moments = std::isfinite(mean) && mean > 0.0;
+  for (size_t i = 0; i < size; ++i) {
+    if (has_moments) std::copy_n(&moments[i * size], i + 1, matrix.row(i));
+    matrix.row(i)[i] += has_moments ? mean * kFeedbackDamping : 1.0;
+  }
   return matrix;
 }
 

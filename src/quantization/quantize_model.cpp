@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-// Tokens that are read at once. Longer texts are cut into as many.
+// Tokens that are read at once. Longer texts are cut into as many, or as the model has positions.
 constexpr size_t kBatchTokens = 512;
 constexpr int32_t kBlockSize = 16;
 
@@ -32,13 +32,15 @@ class Progress {
   const std::function<void(std::string_view, double)>& on_progress_;
 };
 
-// Pieces of the texts, together at most kBatchTokens a batch.
-std::vector<std::vector<Tokens>> batches_of(std::span<const std::vector<TokenId>> texts) {
+// Pieces of the texts, together at most kBatchTokens a batch. REQUIRES: longest > 0.
+std::vector<std::vector<Tokens>> batches_of(
+    std::span<const std::vector<TokenId>> texts, size_t longest
+) {
   std::vector<std::vector<Tokens>> batches;
   size_t num_free = 0;
   for (const std::vector<TokenId>& text : texts) {
-    for (size_t begin = 0; begin < text.size(); begin += kBatchTokens) {
-      const Tokens piece = Tokens(text).subspan(begin, std::min(kBatchTokens, text.size() - begin));
+    for (size_t begin = 0; begin < text.size(); begin += longest) {
+      const Tokens piece = Tokens(text).subspan(begin, std::min(longest, text.size() - begin));
       if (piece.size() > num_free) {
         batches.emplace_back();
         num_free = kBatchTokens;
@@ -83,7 +85,6 @@ Result<InputMoments> calibrate(
     const Progress& progress
 ) {
   const auto longest = std::min<int64_t>(config.max_position_embeddings, kBatchTokens);
-  CHECK(longest == kBatchTokens, "a model of at least 512 positions");
   const CpuModelOptions model_options{
       .dtype = options.dtype,
       .kv_dtype = options.dtype,
@@ -102,7 +103,8 @@ Result<InputMoments> calibrate(
 
   InputMoments moments(pool);
   (*model)->set_observer(&moments);
-  const std::vector<std::vector<Tokens>> batches = batches_of(options.texts);
+  const std::vector<std::vector<Tokens>> batches =
+      batches_of(options.texts, static_cast<size_t>(longest));
   CHECK(!batches.empty(), "calibration reads something");
   for (size_t i = 0; i < batches.size(); ++i) {
     progress.show("calibrating", i, batches.size());
