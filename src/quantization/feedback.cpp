@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/math.h"
 #include "kernels/quantized/encode_rows.h"
 
 namespace millrace {
@@ -72,15 +71,14 @@ void take_out(SquareMatrix& rows, size_t begin, size_t end, ThreadPool& pool) {
     }
   }
   // A row and its mirror image together are as long as any other two.
-  pool.parallel_for(div_ceil(begin, size_t{2}), [&](size_t first, size_t last) {
+  CHECK(begin % 2 == 0, "blocks of whole groups");
+  pool.parallel_for(begin / 2, [&](size_t first, size_t last) {
     for (size_t item = first; item < last; ++item) {
-      const size_t mirrored = begin - 1 - item;
-      for (const size_t i : {item, mirrored}) {
+      for (const size_t i : {item, begin - 1 - item}) {
         for (size_t c = end; c-- > begin;) {
           const double* const pivot = rows.row(c);
           subtract(rows.row(i), pivot[i] / pivot[c], pivot, i + 1);
         }
-        if (item == mirrored) break;
       }
     }
   });
