@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "kernels/quantized/quantized_test_data.h"
+#include "quantization/feedback.h"
 #include "quantization/quantization_test_data.h"
+#include "quantization/smoothing.h"
 
 namespace millrace {
 namespace {
@@ -101,6 +103,89 @@ TEST(QuantizeModel, MakesTheSameBitsWithAnyNumberOfThreads) {
       ) << name_of(config.family)
         << ' ' << name_of(format);
     }
+  }
+}
+
+// [num_rows, row length] of tensors of the same width, one below the other.
+std::vector<float> stacked(const WeightSource& source, std::initializer_list<std::string> names) {
+  std::vector<float> rows;
+  for (const std::string& name : names) {
+    const TensorInfo& tensor = *source.find(name);
+    const size_t begin = rows.size();
+    rows.resize(begin + static_cast<size_t>(tensor.num_rows() * tensor.row_length()));
+    source.read_rows(tensor, 0, tensor.num_rows(), std::span(rows).subspan(begin));
+  }
+  return rows;
+}
+
+// Each panel `step` panels after the one before it is that of `rows`, rounded with `feedback`.
+void expect_panels(
+    const WeightMatrix& matrix,
+    size_t first,
+    size_t step,
+    const std::vector<float>& rows,
+    const ErrorFeedback& feedback
+) {
+  const QuantizedMatrix& found = *matrix.quantized();
+  const size_t width = found.num_columns();
+  QuantizedMatrix expected = *QuantizedMatrix::allocate(found.format(), rows.size() / width, width);
+  for (size_t panel = 0; panel < expected.num_panels(); ++panel) {
+    const auto rest = std::span(rows).subspan(panel * 16 * width);
+    expected.pack_panel(panel, rest.first(std::min(rest.size(), 16 * width)), feedback);
+    const size_t place = first + panel * step;
+    ASSERT_LT(place, found.num_panels());
+    EXPECT_TRUE(std::ranges::equal(found.panel(place), expected.panel(panel))) << "panel " << place;
+  }
+}
+
+TEST(QuantizeModel, RoundsEachMatrixWithTheFeedbackOfItsOwnInputs) {
+  ThreadPool pool(2);
+  const Texts texts = {random_tokens(400, 1)};
+  for (const ModelConfig& config : tiny_configs()) {
+    const UnevenWeights weights(config, 9);
+    const QuantizedModel model =
+        quantized_model(config, weights, QuantizedFormat::kInt4, texts, pool);
+    const InputMoments moments = moments_of(config, weights, texts[0], pool);
+    const Smoothing smoothing = choose_smoothing(config, weights, moments, pool);
+    const auto source = smoothed_source(config, weights, smoothing, DType::kFloat32);
+    const auto expect_matrix = [&](const WeightMatrix& matrix,
+                                   const MatrixPlace& place,
+                                   const std::vector<float>& divisors,
+                                   std::initializer_list<std::string> names) {
+      const ErrorFeedback feedback = feedback_of(moments.at(place), divisors, pool);
+      const bool is_paired = place.kind == MatrixKind::kGateUp;
+      if (!is_paired) return expect_panels(matrix, 0, 1, stacked(*source, names), feedback);
+      for (size_t i = 0; i < 2; ++i) {
+        expect_panels(matrix, i, 2, stacked(*source, {names.begin()[i]}), feedback);
+      }
+    };
+    for (size_t i = 0; i < model.weights.layers.size(); ++i) {
+      SCOPED_TRACE(std::string(name_of(config.family)) + " layer " + std::to_string(i));
+      const LayerWeights& layer = model.weights.layers[i];
+      const LayerSmoothing& own = smoothing.layers[i];
+      const std::string attention = "model.layers." + std::to_string(i) + ".self_attn.";
+      const std::string mlp = "model.layers." + std::to_string(i) + ".mlp.";
+      expect_matrix(
+          layer.qkv,
+          {MatrixKind::kQkv, i},
+          own.qkv,
+          {attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"}
+      );
+      expect_matrix(
+          layer.attention_out,
+          {MatrixKind::kAttentionOut, i},
+          spread_to_query_heads(config, own.value),
+          {attention + "o_proj.weight"}
+      );
+      expect_matrix(
+          layer.gate_up,
+          {MatrixKind::kGateUp, i},
+          own.gate_up,
+          {mlp + "gate_proj.weight", mlp + "up_proj.weight"}
+      );
+      expect_matrix(layer.down, {MatrixKind::kDown, i}, own.down, {mlp + "down_proj.weight"});
+    }
+    expect_matrix(*model.weights.lm_head, {MatrixKind::kHead}, smoothing.head, {"lm_head.weight"});
   }
 }
 

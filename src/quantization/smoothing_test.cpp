@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -214,6 +215,10 @@ TEST(Smoothing, StaysFiniteWhereInputsOrWeightsAreNeverUsed) {
     EXPECT_EQ(moments.at({MatrixKind::kQkv, 0}).square(7), 0.0F);
     const Smoothing smoothing = choose_smoothing(config, weights, moments, pool);
     expect_finite_divisors(smoothing);
+    // The other inputs of the matrix are smoothed all the same.
+    const auto [least, most] = std::ranges::minmax(smoothing.layers[0].qkv);
+    EXPECT_GT(most / least, 2.0F);
+    EXPECT_EQ(bits_of(smoothing.layers[1].gate_up), bits_of(std::vector<float>(52, 1.0F)));
     const std::vector<float> expected = logits_of(*load_tiny(config, weights, pool), tokens);
     const std::vector<float> found = smoothed_logits(config, weights, tokens, pool);
     EXPECT_LT(relative_difference(found, expected), 1e-4) << name_of(config.family);

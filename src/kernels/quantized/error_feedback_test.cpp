@@ -146,7 +146,7 @@ TEST(ErrorFeedback, RoundsEachWeightTogetherWithWhatWasLostBeforeIt) {
   std::vector<float> scales = random_floats(kColumns / kGroup * kRows, 12);
   const ErrorFeedback feedback = random_feedback(kColumns, kBlock, 0.1F, 13);
   for (const QuantizedFormat format : kQuantizedFormats) {
-    for (float& scale : scales) scale = (1.0F + std::abs(scale)) / 127.0F;
+    for (float& scale : scales) scale = (0.7F + 0.5F * std::abs(scale)) / 127.0F;
     std::vector<GroupCodes> codes(kColumns / kGroup * kRows);
     round_with_feedback(format, weights, scales, feedback, codes, best_isa());
     for (size_t row = 0; row < kRows; ++row) {
@@ -279,6 +279,24 @@ TEST(ErrorFeedback, MakesFiniteWeightsOfWhatIsNoNumber) {
           EXPECT_EQ(found, bytes_of(matrix)) << name_of(format) << ' ' << name_of(isa);
         }
       }
+    }
+  }
+}
+
+TEST(ErrorFeedback, MakesTheLowestCodeOfASumThatIsNoNumber) {
+  const std::vector<float> weights = random_floats(kGroup * kRows, 31);
+  const std::vector<float> scales(kRows, 0.01F);
+  ErrorFeedback feedback = zero_feedback(kGroup, kGroup);
+  for (const size_t column : {3, 30}) {
+    for (size_t j = 0; j < column; ++j) feedback.factors[column * kGroup + j] = kNaN;
+  }
+  for (const QuantizedFormat format : kQuantizedFormats) {
+    std::vector<GroupCodes> codes(kRows);
+    round_with_feedback(format, weights, scales, feedback, codes, best_isa());
+    const unsigned char lowest = format == QuantizedFormat::kInt8 ? 1 : 0;
+    for (const GroupCodes& row : codes) {
+      EXPECT_EQ(row[3], lowest);
+      EXPECT_EQ(row[30], lowest);
     }
   }
 }
