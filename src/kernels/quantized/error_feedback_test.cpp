@@ -163,6 +163,7 @@ TEST(ErrorFeedback, RoundsEachWeightTogetherWithWhatWasLostBeforeIt) {
         const unsigned char code = codes[column / kGroup * kRows + row][column % kGroup];
         const double entry = entry_of(format, code);
         lost[column] = weight - entry * scale;
+        ASSERT_GE(entry, -127.0);
         ASSERT_LE(std::abs(wanted / scale - entry), nearest_distance(format, wanted / scale) + 1e-3)
             << name_of(format) << " row " << row << " column " << column;
       }
