@@ -5,13 +5,11 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/math.h"
 #include "kernels/quantized/encode_rows.h"
 
 namespace millrace {
 namespace {
 
-constexpr double kDamping = 0.3;
 constexpr size_t kPivots = 32;  // columns that are taken out of the rest at once
 
 // Row-major, [size, size].
@@ -47,13 +45,13 @@ SquareMatrix seen_by_kernel(
 
   SquareMatrix matrix(size);
   double sum = 0.0;
-  for (size_t i = 0; i < size; ++i) {
-    for (size_t j = 0; j <= i; ++j) matrix.row(i)[j] = static_cast<double>(moments[i * size + j]);
-    sum += matrix.row(i)[i];
-  }
+  for (size_t i = 0; i < size; ++i) sum += static_cast<double>(moments[i * (size + 1)]);
   const double mean = sum / static_cast<double>(size);
-  const double damping = std::isfinite(mean) && mean > 0.0 ? mean * kDamping : 1.0;
-  for (size_t i = 0; i < size; ++i) matrix.row(i)[i] += damping;
+  const bool has_moments = std::isfinite(mean) && mean > 0.0;
+  for (size_t i = 0; i < size; ++i) {
+    if (has_moments) std::copy_n(&moments[i * size], i + 1, matrix.row(i));
+    matrix.row(i)[i] += has_moments ? mean * kFeedbackDamping : 1.0;
+  }
   return matrix;
 }
 
@@ -73,15 +71,14 @@ void take_out(SquareMatrix& rows, size_t begin, size_t end, ThreadPool& pool) {
     }
   }
   // A row and its mirror image together are as long as any other two.
-  pool.parallel_for(div_ceil(begin, size_t{2}), [&](size_t first, size_t last) {
+  CHECK(begin % 2 == 0, "blocks of whole groups");
+  pool.parallel_for(begin / 2, [&](size_t first, size_t last) {
     for (size_t item = first; item < last; ++item) {
-      const size_t mirrored = begin - 1 - item;
-      for (const size_t i : {item, mirrored}) {
+      for (const size_t i : {item, begin - 1 - item}) {
         for (size_t c = end; c-- > begin;) {
           const double* const pivot = rows.row(c);
           subtract(rows.row(i), pivot[i] / pivot[c], pivot, i + 1);
         }
-        if (item == mirrored) break;
       }
     }
   });

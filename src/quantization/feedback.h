@@ -9,9 +9,13 @@
 
 namespace millrace {
 
+// The part of the mean square that is added to each square (GPTQ's damping), so that a few thousand
+// tokens are not taken for all there is.
+constexpr double kFeedbackDamping = 0.3;
+
 // `divisors`: what smoothing divides the inputs by, [num_inputs before padding]. The inputs are
-// rotated as encode_rows() does. A part of the mean square is added to each square (GPTQ's
-// damping), so that a few thousand tokens are not taken for all there is.
+// rotated as encode_rows() does. A block without moments, or with some that are no numbers, has
+// factors of zero.
 ErrorFeedback feedback_of(
     const BlockMoments& moments, std::span<const float> divisors, ThreadPool& pool
 );

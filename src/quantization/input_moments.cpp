@@ -65,6 +65,7 @@ float BlockMoments::square(size_t input) const {
 }
 
 void InputMoments::observe(const MatrixPlace& place, ConstRows x) {
+  if (x.num_rows == 0) return;  // a batch without logits, for one
   BlockMoments& moments = moments_[{place.kind, place.layer}];
   if (moments.blocks.empty()) {
     moments.num_inputs = round_up(x.num_columns, QuantizedMatrix::kGroup);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <span>
 
 #include "base/check.h"
@@ -62,8 +61,10 @@ std::vector<double> input_squares(const BlockMoments& moments, size_t num_inputs
   return squares;
 }
 
+// What is no number is treated as if it were not there.
 void raise_to_least(std::vector<double>& values) {
-  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  double sum = 0.0;
+  for (const double value : values) sum += std::isfinite(value) ? value : 0.0;
   const double least = sum / static_cast<double>(values.size()) * kLeastPart;
   for (double& value : values) value = std::isfinite(value) ? std::max(value, least) : least;
 }

@@ -3,19 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "kernels/quantized/quantized_test_data.h"
 
 namespace millrace {
 namespace {
-
-std::vector<std::byte> bytes_of(const QuantizedMatrix& matrix) {
-  std::vector<std::byte> bytes(matrix.num_bytes());
-  std::memcpy(bytes.data(), matrix.data(), bytes.size());
-  return bytes;
-}
 
 // Sums of twelve uniform numbers: nearly normal, variance 4.
 std::vector<float> normal_floats(size_t size, uint64_t seed) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -26,6 +28,26 @@ inline QuantizedMatrix quantized(
     matrix.pack_panel(panel, rows.subspan(begin * num_columns, count * num_columns), isa);
   }
   return matrix;
+}
+
+inline std::vector<std::byte> bytes_of(const QuantizedMatrix& matrix) {
+  std::vector<std::byte> bytes(matrix.num_bytes());
+  std::memcpy(bytes.data(), matrix.data(), bytes.size());
+  return bytes;
+}
+
+// R, upper triangular, with H = R R^T: element by element from the last column on, as it follows
+// from the definition. `h`: [size, size], positive definite; the result the same.
+inline std::vector<double> upper_factor(const std::vector<double>& h, size_t size) {
+  std::vector<double> r(size * size);
+  for (size_t c = size; c-- > 0;) {
+    for (size_t i = c + 1; i-- > 0;) {
+      double rest = h[i * size + c];
+      for (size_t k = c + 1; k < size; ++k) rest -= r[i * size + k] * r[c * size + k];
+      r[i * size + c] = i == c ? std::sqrt(rest) : rest / r[c * size + c];
+    }
+  }
+  return r;
 }
 
 // Memory for the encoded rows of a matrix.
