@@ -2,7 +2,9 @@
 // rows of very different sizes, so that there is something to smooth.
 #pragma once
 
+#include <cmath>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
