@@ -31,6 +31,9 @@ namespace fs = std::filesystem;
 
 constexpr int32_t kCalibrationLen = 512;  // tokens of a question and its answer
 
+// With fewer, rounding errors are fed back to inputs that nothing is known of: worse than nearest.
+constexpr size_t kCalibrationTokensMin = 256;
+
 struct QuantizeFlags {
   ModelFlags model;
   std::string format = "int8";
@@ -189,6 +192,17 @@ Result<void> quantize(const QuantizeFlags& flags) {
   const Result<std::vector<std::vector<TokenId>>> texts =
       read_calibration(flags, *config, *std::move(model_options));
   if (!texts) return texts.error();
+  if (num_tokens_of(*texts) < kCalibrationTokensMin) {
+    return invalid_argument(
+        fmt::format(
+            "calibration takes {} tokens at least, and '{}' has {}",
+            kCalibrationTokensMin,
+            flags.calibration,
+            num_tokens_of(*texts)
+        ),
+        "--calibration"
+    );
+  }
   options.texts = *texts;
   Result<QuantizedModel> model = [&] {
     ProgressBar bar(fmt::format("quantizing to {}", flags.format));

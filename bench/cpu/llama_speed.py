@@ -77,12 +77,14 @@ class Llama:
 
     def measure(self, case, log):
         command = [str(word) for word in self.command(case)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+        # ik_llama.cpp leaves a llama.log where it runs.
+        folder = pathlib.Path(self.models[case["format"]]).parent
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=folder)
         log.write(f"$ {' '.join(command)}\n{done.stdout}\n{done.stderr}\n")
         if done.returncode != 0:
             raise RuntimeError(f"exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
         if "llama-batched-bench" in command[0]:
-            return batched_decode(done.stdout, case["batch_size"])
+            return batched_decode(f"{done.stdout}\n{done.stderr}", case["batch_size"])  # ik_llama.cpp prints to stderr
         return prefill_or_decode(done.stdout)
 
 

@@ -155,11 +155,15 @@ class Quantize(unittest.TestCase):
     def test_a_text_calibrates_too(self):
         with tempfile.TemporaryDirectory() as folder:
             text = pathlib.Path(folder) / "text.txt"
-            text.write_text("Once upon a time there was a dog.\n\n \n\nLily went to the park. " * 9)
+            text.write_text("Once upon a time there was a dog.\n\n \n\nLily went to the park. " * 60)
             output = pathlib.Path(folder) / "int4"
             done = run("quantize", STORIES, "--to", "int4", "-o", output, "--calibration", text)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(run("generate", output, "--prompt", "Once", "--max-tokens", "5").returncode, 0)
+            text.write_text("Too short.")
+            done = run("quantize", STORIES, "-o", output / "again", "--calibration", text)
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, r"calibration takes 256 tokens at least, and '.*text.txt' has \d+\n$")
 
 
 @unittest.skipUnless(STORIES.exists(), "../shared/data/models/stories260k is missing")
