@@ -45,7 +45,7 @@ rounds=3
 threads=$(nproc)
 work=build/cpu
 output=docs/benchmarks/cpu.md
-command="bench/cpu.sh $*"
+command="bench/cpu.sh $(sed -E 's#(^| )/[^ ]*#\1PATH#g' <<<"$*")"  # a report names no path of its machine
 while [ $# -gt 0 ]; do
   case "$1" in
     --millrace) millrace=$2; shift 2 ;;
