@@ -7,8 +7,8 @@
 // tokens. A token that comes of a step of its own costs its share of the read and its computation,
 // (kTokensPerPass / B + 1) units; a guess costs 1 unit, right or wrong, and the j-th of a draft is
 // right with the chance p^j. So the j-th is worth it while p^j > B / (B + kTokensPerPass): one
-// sequence alone guesses down to a chance of 14 %, six down to 50 %, and the busier the step, the
-// less is guessed.
+// sequence alone guesses down to a chance of 6 %, sixteen down to 50 %, and the busier the step,
+// the less is guessed.
 //
 // A sequence whose chance is too low guesses nothing for kNumStepsBetweenProbes steps in which it
 // could, and then once again as if nothing were known of it.
@@ -20,11 +20,12 @@ namespace millrace {
 
 class DraftPace {
  public:
-  // From the largest product of Qwen2-0.5B in bfloat16 on Zen 4: with 1, 2, 4, 8 and 16 tokens it
-  // takes 1, 1.1, 1.1, 1.8 and 3.5 of one token's time at 34 GB/s a core, so a pass takes the time
-  // of 5 tokens' arithmetic; slower memory makes it more. Up to four tokens are cheaper than the
-  // rule says.
-  static constexpr int32_t kTokensPerPass = 6;
+  // A pass over bfloat16 weights takes the time of 15 tokens' arithmetic where a core streams at
+  // half of 76 GB/s and computes 0.55 TFLOP/s; int8 with VNNI the same, int4 half of it. Measured
+  // on Zen 4, whose cores read faster and compute slower: up to three guesses of one sequence are
+  // nearly free, more cost a sixth of a pass each (docs/decisions/0011), so the rule guesses a
+  // little less than it should of the first and too much of the rest.
+  static constexpr int32_t kTokensPerPass = 16;
   static constexpr int32_t kNumStepsBetweenProbes = 32;
 
   // How many of `num_tokens_max` guesses are worth it in a step of `num_sequences`. Called once for

@@ -15,9 +15,9 @@ int32_t num_after(int num_drafts, bool are_right, int32_t num_sequences) {
 TEST(DraftPace, BeginsWithLongDraftsWhereAStepIsCheap) {
   EXPECT_EQ(DraftPace().num_worthwhile(1, 5), 5);
   EXPECT_EQ(DraftPace().num_worthwhile(1, 3), 3) << "no more than there are";
-  EXPECT_EQ(DraftPace().num_worthwhile(1, 32), 14);
-  EXPECT_EQ(DraftPace().num_worthwhile(8, 5), 4);
-  EXPECT_EQ(DraftPace().num_worthwhile(32, 5), 1);
+  EXPECT_EQ(DraftPace().num_worthwhile(1, 32), 21);
+  EXPECT_EQ(DraftPace().num_worthwhile(8, 5), 5);
+  EXPECT_EQ(DraftPace().num_worthwhile(64, 5), 1);
   EXPECT_EQ(DraftPace().num_worthwhile(128, 5), 0) << "a pass is all arithmetic";
 }
 
@@ -31,18 +31,17 @@ TEST(DraftPace, GuessesLessTheMoreIsWrongAndTheBusierTheStepIs) {
     EXPECT_GE(num_after(num_drafts, true, 8), num_after(num_drafts, true, 64)) << num_drafts;
   }
   EXPECT_EQ(last, 0) << "never right, and still at it";
-  EXPECT_EQ(num_after(3, true, 32), 5) << "a text that repeats itself pays in any batch";
+  EXPECT_EQ(num_after(3, true, 64), 5) << "a text that repeats itself pays in any batch";
 }
 
-// The rule itself: of each second token right, the last one too, the chance is 0.53, and the j-th
-// pays while 0.53^j > B / (B + 6).
+// The rule itself: at a chance of a half, the j-th token pays while 1/2^j > B / (B + 16).
 TEST(DraftPace, FollowsItsCostModel) {
   DraftPace pace;
   for (int i = 0; i < 100; ++i) pace.note(1, i % 2);
-  EXPECT_EQ(pace.num_worthwhile(1, 8), 3) << "0.15 > 1/7 > 0.08";
-  EXPECT_EQ(pace.num_worthwhile(2, 8), 2) << "0.28 > 2/8 > 0.15";
-  EXPECT_EQ(pace.num_worthwhile(4, 8), 1) << "0.53 > 4/10 > 0.28";
-  EXPECT_EQ(pace.num_worthwhile(8, 8), 0) << "8/14 > 0.53";
+  EXPECT_EQ(pace.num_worthwhile(1, 8), 4) << "1/16 > 1/17 > 1/32";
+  EXPECT_EQ(pace.num_worthwhile(4, 8), 2) << "1/4 > 1/5 > 1/8";
+  EXPECT_EQ(pace.num_worthwhile(8, 8), 1) << "1/2 > 8/24 > 1/4";
+  EXPECT_EQ(pace.num_worthwhile(32, 8), 0) << "32/48 > 1/2";
 }
 
 TEST(DraftPace, TriesAgainNowAndThenAndRecovers) {
@@ -64,7 +63,7 @@ TEST(DraftPace, TriesAgainNowAndThenAndRecovers) {
 }
 
 TEST(DraftPace, AProbeInABusyStepIsShortOrNone) {
-  for (const auto& [num_sequences, expected] : {std::pair(8, 4), {32, 1}, {200, 0}}) {
+  for (const auto& [num_sequences, expected] : {std::pair(32, 3), {64, 1}, {200, 0}}) {
     DraftPace pace;
     for (int i = 0; i < 100; ++i) pace.note(5, 0);
     int32_t longest = 0;
