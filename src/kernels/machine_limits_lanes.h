@@ -12,10 +12,12 @@ namespace {
 // Lanes one by one rather than by a tree of additions: it runs once, after millions of rounds.
 template <class Lane, class Total, class Register, size_t kSums>
 [[gnu::always_inline]] inline uint64_t total_of(const Register (&sums)[kSums]) {
+  constexpr size_t kRegisterBytes = sizeof(Register);
+  constexpr size_t kLaneBytes = sizeof(Lane);
   Total total = 0;
 #pragma GCC unroll 16
   for (size_t i = 0; i < kSums; ++i) {
-    Lane lanes[sizeof(Register) / sizeof(Lane)];
+    Lane lanes[kRegisterBytes / kLaneBytes];
     __builtin_memcpy(lanes, &sums[i], sizeof(lanes));
     for (const Lane lane : lanes) total += lane;
   }
