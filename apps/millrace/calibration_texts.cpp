@@ -68,7 +68,9 @@ constexpr std::chrono::local_seconds kToday{std::chrono::local_days(
 }  // namespace
 
 Result<std::vector<std::vector<TokenId>>> own_answers(
-    LocalModel& model, int32_t num_answer_tokens
+    LocalModel& model,
+    int32_t num_answer_tokens,
+    const std::function<void(double fraction)>& on_progress
 ) {
   std::vector<BatchItem> items;
   for (const std::string_view question : kQuestions) {
@@ -95,6 +97,9 @@ Result<std::vector<std::vector<TokenId>>> own_answers(
               const std::vector<TokenId>& answer = result.choices.front().token_ids;
               text.insert(text.end(), answer.begin(), answer.end());
               texts.push_back(std::move(text));
+              if (on_progress) {
+                on_progress(static_cast<double>(texts.size()) / static_cast<double>(items.size()));
+              }
               return true;
             }});
   if (error) return *error;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,12 @@ namespace millrace {
 // as the model's chat template states it (a model without one continues the plain question):
 // sampled at temperature 1, so that they cover what the model may say, and the same for the same
 // model and seed. The engine serves nobody else.
-Result<std::vector<std::vector<TokenId>>> own_answers(LocalModel& model, int32_t num_answer_tokens);
+// `on_progress`: the fraction of the questions that are answered.
+Result<std::vector<std::vector<TokenId>>> own_answers(
+    LocalModel& model,
+    int32_t num_answer_tokens,
+    const std::function<void(double fraction)>& on_progress = {}
+);
 
 // The paragraphs of a text file, which empty lines part.
 Result<std::vector<std::vector<TokenId>>> paragraphs_of(

@@ -25,9 +25,8 @@ struct PlanFlags {
   std::optional<int64_t> memory;
 };
 
-// `automatic`, `stored`: what the checkpoint says of itself.
 Result<MemoryPlanOptions> options_of(
-    const PlanFlags& flags, DType automatic, std::optional<QuantizedFormat> stored
+    const PlanFlags& flags, const ModelConfig& config, DType automatic
 ) {
   const Result<std::optional<DType>> dtype = dtype_of_flag("--dtype", flags.dtype);
   if (!dtype) return dtype.error();
@@ -38,7 +37,9 @@ Result<MemoryPlanOptions> options_of(
       quantization_of_flag(flags.quantization);
   if (!quantization) return quantization.error();
   MemoryPlanOptions options;
-  options.quantization = *quantization ? *quantization : stored;
+  const Result<std::optional<QuantizedFormat>> kept = quantization_of(config, *quantization);
+  if (!kept) return kept.error();
+  options.quantization = *kept;
   options.weight_dtype = dtype->value_or(automatic);
   options.kv_dtype = kv_dtype->value_or(options.weight_dtype);
   options.block_size = flags.block_size;
@@ -59,7 +60,7 @@ Result<void> plan(const PlanFlags& flags) {
   const Result<ModelConfig> config = parse_model_config(checkpoint->config);
   if (!config) return config.error();
   const Result<MemoryPlanOptions> options =
-      options_of(flags, automatic_dtype(*config, *checkpoint), config->stored_quantization);
+      options_of(flags, *config, automatic_dtype(*config, *checkpoint));
   if (!options) return options.error();
   const Result<MemoryPlan> result = plan_memory(*config, *options);
   if (!result) return result.error();

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -30,6 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int32_t kCalibrationLen = 512;  // tokens of a question and its answer
+constexpr int64_t kAnswerTokens = 64;
 
 // With fewer, rounding errors are fed back to inputs that nothing is known of: worse than nearest.
 constexpr size_t kCalibrationTokensMin = 256;
@@ -39,7 +41,7 @@ struct QuantizeFlags {
   std::string format = "int8";
   std::string output;
   std::string calibration;
-  int64_t num_answer_tokens = 64;
+  std::optional<int64_t> num_answer_tokens;  // none: kAnswerTokens
 };
 
 // Copied as they are where the model has them; a model's code is not.
@@ -113,7 +115,10 @@ Result<void> copy_text_files(const std::string& model, const std::string& output
 
 // Loads the model to speak with it, and gives it up again.
 Result<std::vector<std::vector<TokenId>>> read_calibration(
-    const QuantizeFlags& flags, const ModelConfig& config, LocalModelOptions options
+    const QuantizeFlags& flags,
+    int32_t num_answer_tokens,
+    const ModelConfig& config,
+    LocalModelOptions options
 ) {
   options.engine.max_model_len =
       static_cast<int32_t>(std::min<int64_t>(kCalibrationLen, config.max_position_embeddings));
@@ -121,8 +126,7 @@ Result<std::vector<std::vector<TokenId>>> read_calibration(
   if (!model) return model.error();
   if (!flags.calibration.empty()) return paragraphs_of(*model, flags.calibration);
   ProgressBar bar("calibration: the model's own answers");
-  bar.show(0.0);
-  return own_answers(*model, static_cast<int32_t>(flags.num_answer_tokens));
+  return own_answers(*model, num_answer_tokens, [&bar](double fraction) { bar.show(fraction); });
 }
 
 Result<void> write_model(
@@ -150,6 +154,23 @@ Result<void> write_model(
   return write_text(output + "/config.json", json::serialize(stated) + "\n");
 }
 
+Result<int32_t> num_answer_tokens_of(const QuantizeFlags& flags) {
+  if (flags.num_answer_tokens && !flags.calibration.empty()) {
+    return invalid_argument(
+        "--calibration-tokens is of the model's own answers, which --calibration replaces",
+        "--calibration-tokens"
+    );
+  }
+  const int64_t count = flags.num_answer_tokens.value_or(kAnswerTokens);
+  if (count < 1 || count > kCalibrationLen / 2) {
+    return invalid_argument(
+        fmt::format("--calibration-tokens: expected 1 to {}, got {}", kCalibrationLen / 2, count),
+        "--calibration-tokens"
+    );
+  }
+  return static_cast<int32_t>(count);
+}
+
 size_t num_tokens_of(const std::vector<std::vector<TokenId>>& texts) {
   size_t count = 0;
   for (const std::vector<TokenId>& text : texts) count += text.size();
@@ -163,16 +184,8 @@ Result<void> quantize(const QuantizeFlags& flags) {
         fmt::format("--to: expected int8 or int4, got '{}'", flags.format), "--to"
     );
   }
-  if (flags.num_answer_tokens < 1 || flags.num_answer_tokens > kCalibrationLen / 2) {
-    return invalid_argument(
-        fmt::format(
-            "--calibration-tokens: expected 1 to {}, got {}",
-            kCalibrationLen / 2,
-            flags.num_answer_tokens
-        ),
-        "--calibration-tokens"
-    );
-  }
+  const Result<int32_t> num_answer_tokens = num_answer_tokens_of(flags);
+  if (!num_answer_tokens) return num_answer_tokens.error();
   Result<LocalModelOptions> model_options = model_options_of(flags.model);
   if (!model_options) return model_options.error();
   const Result<Checkpoint> checkpoint = open_checkpoint(model_options->text.model);
@@ -190,7 +203,7 @@ Result<void> quantize(const QuantizeFlags& flags) {
   options.dtype = model_options->dtype.value_or(automatic_dtype(*config, *checkpoint));
   const size_t num_threads = model_options->num_threads;
   const Result<std::vector<std::vector<TokenId>>> texts =
-      read_calibration(flags, *config, *std::move(model_options));
+      read_calibration(flags, *num_answer_tokens, *config, *std::move(model_options));
   if (!texts) return texts.error();
   if (num_tokens_of(*texts) < kCalibrationTokensMin) {
     return invalid_argument(
@@ -233,7 +246,9 @@ int run_quantize(std::vector<std::string> arguments) {
   CommandLine line(
       "quantize", "Rounds a model to 8 or 4 bits, calibrated, into a directory to be served."
   );
-  add_text_flags(line, flags.model);
+  line.add_positional(
+      "MODEL", flags.model.model, "a Hugging Face directory, a .gguf file, or smollm2 (the default)"
+  );
   line.add("--to", flags.format, "int8 or int4");
   line.add("--output,-o", flags.output, "the directory to write, new or empty");
   line.add("--dtype", flags.model.dtype, "of the embedding and of what is rounded: auto, ...");
@@ -242,7 +257,9 @@ int run_quantize(std::vector<std::string> arguments) {
       flags.calibration,
       "a text file, its paragraphs parted by empty lines (the model's own answers)"
   );
-  line.add("--calibration-tokens", flags.num_answer_tokens, "tokens of each of its own answers");
+  line.add_size(
+      "--calibration-tokens", flags.num_answer_tokens, "tokens of each of its own answers (64)"
+  );
   line.add("--threads", flags.model.num_threads, "compute threads; 0: one per CPU");
   line.set_footer(
       "The model answers forty questions, and from what passes through its matrices it is learned\n"

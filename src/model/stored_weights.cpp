@@ -176,6 +176,7 @@ class StoredReader {
     const TensorInfo* const tensor = find(name, stored, "U8");
     if (tensor == nullptr) return;
     const std::span<const std::byte> bytes = source_.raw_bytes(*tensor);
+    CHECK(bytes.size() == quantized.num_bytes(), "a source of files has a tensor's bytes");
     pool_.parallel_for(quantized.num_panels(), [&](size_t begin, size_t end) {
       for (size_t panel = begin; panel < end; ++panel) {
         const size_t size = quantized.panel_bytes();

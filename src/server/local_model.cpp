@@ -124,7 +124,10 @@ Result<LoadedRunner> load_runner(
   if (!longest) return longest.error();
   CpuModelOptions model;
   model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
-  model.quantization = options.quantization ? options.quantization : config.stored_quantization;
+  const Result<std::optional<QuantizedFormat>> quantization =
+      quantization_of(config, options.quantization);
+  if (!quantization) return quantization.error();
+  model.quantization = *quantization;
   model.kv_dtype = options.kv_dtype.value_or(model.dtype);
   model.isa = options.isa;
   model.block_size = options.block_size;
@@ -203,6 +206,17 @@ std::vector<TokenId> plain_ids(const Tokenizer& tokenizer, int64_t vocab_size, i
 DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint) {
   if (config.dtype) return *config.dtype;
   return checkpoint.vocabulary ? DType::kFloat16 : DType::kFloat32;
+}
+
+Result<std::optional<QuantizedFormat>> quantization_of(
+    const ModelConfig& config, std::optional<QuantizedFormat> asked
+) {
+  const std::optional<QuantizedFormat> stored = config.stored_quantization;
+  if (!stored || !asked || asked == stored) return asked ? asked : stored;
+  return invalid_argument(
+      fmt::format("the weights are stored as {}, not {}", name_of(*stored), name_of(*asked)),
+      "--quantization"
+  );
 }
 
 Result<LocalModel> load_local_model(LocalModelOptions options) {

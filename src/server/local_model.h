@@ -55,6 +55,12 @@ struct LocalModel {
 // types of GGUF files, float32 where it does not say (as Hugging Face does).
 DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint);
 
+// How the matrices are kept: as asked, else as they are stored. kInvalidArgument: they are stored
+// otherwise than asked.
+Result<std::optional<QuantizedFormat>> quantization_of(
+    const ModelConfig& config, std::optional<QuantizedFormat> asked
+);
+
 // Opens, checks and loads a model and starts its engine.
 Result<LocalModel> load_local_model(LocalModelOptions options);
 

@@ -137,10 +137,15 @@ class Quantize(unittest.TestCase):
             self.assertEqual(ids[:12], stated["token_ids"][:12])
             self.assertEqual(json.loads(run("generate", output, *prompt).stdout)["token_ids"], ids)
             self.assertIn("int8", run("plan", output).stdout)
+            speed = run("bench", "engine", output, "--prompt-len", "16", "--output-len", "2", "--batch-size", "1", "--repetitions", "1",
+                        "--json")
+            self.assertEqual({json.loads(line)["quantization"] for line in speed.stdout.splitlines()}, {"int8"}, speed.stderr)
 
             for arguments, hint in [
                 (["generate", output, "--prompt", "x", "--quantization", "int4"], "the weights are stored as int8"),
+                (["plan", output, "--quantization", "int4"], "the weights are stored as int8, not int4"),
                 (["quantize", output, "-o", output / "again"], "is quantized already"),
+                (["quantize", STORIES, "-o", output / "again", "--calibration", "a", "--calibration-tokens", "9"], "which --calibration replaces"),
                 (["quantize", STORIES, "-o", output], "is not empty"),
                 (["quantize", STORIES], "-o DIR"),
                 (["quantize", STORIES, "--to", "int5", "-o", output / "again"], "expected int8 or int4"),

@@ -252,8 +252,8 @@ Result<SpeedLayout> layout_of(const EngineFlags& flags, const CpuModel& model) {
   };
 }
 
-DotInstruction instruction_of(const EngineFlags& flags, const CpuModelOptions& options) {
-  if (flags.quantization != "none") {
+DotInstruction instruction_of(const CpuModelOptions& options) {
+  if (options.quantization) {
     return fastest_dot_instruction(DotOperands::kInt8, options.isa);
   }
   return fastest_dot_instruction(
@@ -279,7 +279,7 @@ Result<int> measure(const EngineFlags& flags, LocalRunner& runner, InterruptSign
   plan.cases = cases_of(flags);
   plan.layout = *layout;
   plan.num_repetitions = flags.num_repetitions;
-  plan.instruction = instruction_of(flags, model.options());
+  plan.instruction = instruction_of(model.options());
   plan.work_of = [&](const ForwardBatch& batch) {
     return forward_work(model.config(), bytes, batch);
   };
@@ -291,9 +291,11 @@ Result<int> measure(const EngineFlags& flags, LocalRunner& runner, InterruptSign
   signal.set_handler([stop]() mutable { stop.request_stop(); });
   const std::vector<SpeedResult> results = measure_speed(model, *limits, plan, stop.get_token());
   bar.reset();
+  // As it runs, which a model that `millrace quantize` made says itself.
+  const std::optional<QuantizedFormat> quantization = model.options().quantization;
   const SpeedSubject subject = {
       .model = flags.model,
-      .quantization = flags.quantization,
+      .quantization = quantization ? std::string(name_of(*quantization)) : "none",
       .dtype = model.options().dtype,
       .isa = model.options().isa,
       .instruction = plan.instruction,
