@@ -99,7 +99,7 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   line.add(
       "--quantization",
       flags.quantization,
-      "none, or round matrices to int8 or int4 while loading (activations to int8)"
+      "none, or round matrices while loading: int8, w8a8 (faster, worse) or int4"
   );
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block, a multiple of 16");
@@ -173,8 +173,7 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   const Result<std::optional<DType>> dtype = dtype_of_flag("--dtype", flags.dtype);
   if (!dtype) return dtype.error();
   options.dtype = *dtype;
-  const Result<std::optional<QuantizedFormat>> quantization =
-      quantization_of_flag(flags.quantization);
+  const Result<std::optional<Quantization>> quantization = quantization_of_flag(flags.quantization);
   if (!quantization) return quantization.error();
   options.quantization = *quantization;
   const Result<std::optional<DType>> kv_dtype =
@@ -209,11 +208,11 @@ Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::s
   return wrong_choice(flag.c_str(), "auto, float32, float16 or bfloat16", name);
 }
 
-Result<std::optional<QuantizedFormat>> quantization_of_flag(const std::string& name) {
-  if (name == "none") return std::optional<QuantizedFormat>();
-  const std::optional<QuantizedFormat> format = quantized_format_from_name(name);
-  if (format) return format;
-  return wrong_choice("--quantization", "none, int8 or int4", name);
+Result<std::optional<Quantization>> quantization_of_flag(const std::string& name) {
+  if (name == "none") return std::optional<Quantization>();
+  const std::optional<Quantization> quantization = quantization_from_name(name);
+  if (quantization) return quantization;
+  return wrong_choice("--quantization", "none, int8, w8a8 or int4", name);
 }
 
 Result<size_t> num_threads_of_flag(int32_t num_threads) {

@@ -52,7 +52,7 @@ Result<LocalModel> load_with_progress(LocalModelOptions options);
 Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::string& name);
 
 // nullopt for "none".
-Result<std::optional<QuantizedFormat>> quantization_of_flag(const std::string& name);
+Result<std::optional<Quantization>> quantization_of_flag(const std::string& name);
 
 // --threads, of compute threads; 0: one per CPU.
 Result<size_t> num_threads_of_flag(int32_t num_threads);

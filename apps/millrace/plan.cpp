@@ -33,11 +33,10 @@ Result<MemoryPlanOptions> options_of(
   const Result<std::optional<DType>> kv_dtype =
       dtype_of_flag("--kv-cache-dtype", flags.kv_cache_dtype);
   if (!kv_dtype) return kv_dtype.error();
-  const Result<std::optional<QuantizedFormat>> quantization =
-      quantization_of_flag(flags.quantization);
+  const Result<std::optional<Quantization>> quantization = quantization_of_flag(flags.quantization);
   if (!quantization) return quantization.error();
   MemoryPlanOptions options;
-  const Result<std::optional<QuantizedFormat>> kept = quantization_of(config, *quantization);
+  const Result<std::optional<Quantization>> kept = quantization_of(config, *quantization);
   if (!kept) return kept.error();
   options.quantization = *kept;
   options.weight_dtype = dtype->value_or(automatic);
@@ -75,7 +74,7 @@ int run_plan(std::vector<std::string> arguments) {
   CommandLine line("plan", "Bytes of weights, KV cache and scratch, and how many sequences fit.");
   line.add_positional("MODEL", flags.model, "directory with config.json, .gguf file, or smollm2");
   line.add("--dtype", flags.dtype, "type of the weights: auto, float32, float16, bfloat16");
-  line.add("--quantization", flags.quantization, "of the matrices: none, int8 or int4");
+  line.add("--quantization", flags.quantization, "of the matrices: none, int8, w8a8 or int4");
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block");
   line.add_size(

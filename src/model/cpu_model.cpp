@@ -134,7 +134,8 @@ CpuModel::CpuModel(const ModelConfig& config, const CpuModelOptions& options, Th
            .rope = rope_,
            .kv_cache = kv_cache_,
            .workspace = workspace_,
-           .saved_hidden = saved_hidden_}
+           .saved_hidden = saved_hidden_,
+           .num_input_terms = options.quantization ? options.quantization->num_input_terms : 1}
       ) {}
 
 Result<std::unique_ptr<CpuModel>> CpuModel::load(
@@ -144,17 +145,17 @@ Result<std::unique_ptr<CpuModel>> CpuModel::load(
     ThreadPool& pool,
     const LoadProgress& progress
 ) {
-  if (config.stored_quantization && config.stored_quantization != options.quantization) {
+  const std::optional<QuantizedFormat> stored = config.stored_quantization;
+  if (stored && (!options.quantization || options.quantization->format != *stored)) {
     return invalid_argument(
-        fmt::format("the weights are stored as {}", name_of(*config.stored_quantization)),
-        "quantization_config"
+        fmt::format("the weights are stored as {}", name_of(*stored)), "quantization_config"
     );
   }
   // What may not fit comes first: the weights take the longest to read.
   Result<std::unique_ptr<CpuModel>> model = allocate(config, options, pool);
   if (!model) return model;
   const WeightFormat format = {options.dtype, options.quantization};
-  Result<ModelWeights> weights = config.stored_quantization
+  Result<ModelWeights> weights = stored
                                      ? load_stored_weights(config, source, format, pool, progress)
                                      : load_weights(config, source, format, pool, progress);
   const Result<void> done = take(std::move(weights), (*model)->weights_);

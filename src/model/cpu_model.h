@@ -22,7 +22,7 @@ namespace millrace {
 struct CpuModelOptions {
   DType dtype = DType::kBFloat16;  // of the matrices in memory; sums are always float32
   // Of the layers' matrices; with any, the output head is int8 and the embedding stays in `dtype`.
-  std::optional<QuantizedFormat> quantization = {};
+  std::optional<Quantization> quantization = {};
   DType kv_dtype = DType::kBFloat16;  // of the KV cache
   int32_t block_size = 16;            // token slots of a KV block, a multiple of 16
   int32_t num_blocks = 0;

@@ -131,6 +131,7 @@ ConstRows Decoder::logits(const ForwardBatch& batch) {
 
 void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {
   if (observer_ != nullptr) observer_->observe(place, args.x);
+  args.num_terms = parts_.num_input_terms;
   args.scratch = parts_.workspace.linear_scratch.bytes();
   multiply(executor_, args);
 }

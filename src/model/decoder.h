@@ -32,6 +32,7 @@ class Decoder {
     KvCache& kv_cache;
     Workspace& workspace;
     ActivationBuffer& saved_hidden;  // [num_hidden_slots, hidden], kept from batch to batch
+    size_t num_input_terms;          // of what quantized matrices multiply (encode_rows.h)
   };
 
   Decoder(const Executor& executor, const Parts& parts) : executor_(executor), parts_(parts) {}

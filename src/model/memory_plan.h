@@ -16,7 +16,7 @@ namespace millrace {
 
 struct MemoryPlanOptions {
   DType weight_dtype = DType::kBFloat16;
-  std::optional<QuantizedFormat> quantization = {};  // as CpuModelOptions
+  std::optional<Quantization> quantization = {};  // as CpuModelOptions
   DType kv_dtype = DType::kBFloat16;
   int64_t block_size = 16;                // token slots of a KV block
   int64_t max_num_batched_tokens = 2048;  // tokens of one step

@@ -281,7 +281,8 @@ Result<ModelWeights> load_stored_weights(
 ) {
   CHECK(!config.moe, "a dense model");
   CHECK(
-      format.quantization && config.stored_quantization == format.quantization, "as it is stored"
+      format.quantization && config.stored_quantization == format.quantization->format,
+      "as it is stored"
   );
   ModelWeights weights;
   weights.layers.resize(static_cast<size_t>(config.num_layers));

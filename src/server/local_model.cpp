@@ -124,7 +124,7 @@ Result<LoadedRunner> load_runner(
   if (!longest) return longest.error();
   CpuModelOptions model;
   model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
-  const Result<std::optional<QuantizedFormat>> quantization =
+  const Result<std::optional<Quantization>> quantization =
       quantization_of(config, options.quantization);
   if (!quantization) return quantization.error();
   model.quantization = *quantization;
@@ -208,11 +208,12 @@ DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint) {
   return checkpoint.vocabulary ? DType::kFloat16 : DType::kFloat32;
 }
 
-Result<std::optional<QuantizedFormat>> quantization_of(
-    const ModelConfig& config, std::optional<QuantizedFormat> asked
+Result<std::optional<Quantization>> quantization_of(
+    const ModelConfig& config, std::optional<Quantization> asked
 ) {
   const std::optional<QuantizedFormat> stored = config.stored_quantization;
-  if (!stored || !asked || asked == stored) return asked ? asked : stored;
+  if (!asked) return std::optional<Quantization>(stored);
+  if (!stored || asked->format == *stored) return asked;
   return invalid_argument(
       fmt::format("the weights are stored as {}, not {}", name_of(*stored), name_of(*asked)),
       "--quantization"

@@ -28,7 +28,7 @@ struct LocalModelOptions {
   LoadFormat load_format = LoadFormat::kAuto;
   std::optional<DType> dtype;  // none: what the checkpoint holds (docs/decisions/0002)
   // Of the layers' matrices (CpuModelOptions); none: as they are stored.
-  std::optional<QuantizedFormat> quantization = {};
+  std::optional<Quantization> quantization = {};
   std::optional<DType> kv_dtype;          // none: the weights' type
   int32_t block_size = 16;                // tokens of a KV block
   std::optional<int64_t> kv_cache_bytes;  // none: 4 GiB, or less where that is enough or too much
@@ -55,10 +55,10 @@ struct LocalModel {
 // types of GGUF files, float32 where it does not say (as Hugging Face does).
 DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint);
 
-// How the matrices are kept: as asked, else as they are stored. kInvalidArgument: they are stored
+// How the model runs: as asked, else as its matrices are stored. kInvalidArgument: they are stored
 // otherwise than asked.
-Result<std::optional<QuantizedFormat>> quantization_of(
-    const ModelConfig& config, std::optional<QuantizedFormat> asked
+Result<std::optional<Quantization>> quantization_of(
+    const ModelConfig& config, std::optional<Quantization> asked
 );
 
 // Opens, checks and loads a model and starts its engine.

@@ -90,7 +90,7 @@ void add_flags(CommandLine& line, EngineFlags& flags) {
       "MODEL", flags.model, "a Hugging Face directory, a .gguf file, or smollm2 (the default)"
   );
   line.add("--load-format", flags.load_format, "auto, or dummy: made-up weights for any config");
-  line.add("--quantization", flags.quantization, "of the weights: none, int8 or int4");
+  line.add("--quantization", flags.quantization, "of the weights: none, int8, w8a8 or int4");
   line.add("--dtype", flags.dtype, "auto, float32, float16 or bfloat16");
   line.add("--prompt-len", flags.prompt_len, "tokens of each prompt (512); 0: no prefill");
   line.add("--output-len", flags.output_len, "steps of each decode (64); 0: no decode");
@@ -292,7 +292,7 @@ Result<int> measure(const EngineFlags& flags, LocalRunner& runner, InterruptSign
   const std::vector<SpeedResult> results = measure_speed(model, *limits, plan, stop.get_token());
   bar.reset();
   // As it runs, which a model that `millrace quantize` made says itself.
-  const std::optional<QuantizedFormat> quantization = model.options().quantization;
+  const std::optional<Quantization> quantization = model.options().quantization;
   const SpeedSubject subject = {
       .model = flags.model,
       .quantization = quantization ? std::string(name_of(*quantization)) : "none",

@@ -57,7 +57,7 @@ void add_flags(CommandLine& line, GridFlags& flags) {
   line.add("--in-process", flags.in_process, "MODEL that runs in this process, without HTTP");
   line.add("--load-format", flags.load_format, "of that model: auto or dummy");
   line.add("--dtype", flags.dtype, "of that model's weights");
-  line.add("--quantization", flags.quantization, "of that model: none, int8 or int4");
+  line.add("--quantization", flags.quantization, "of that model: none, int8, w8a8 or int4");
   line.add("--threads", flags.num_threads, "of that model (one a core)");
   add_speculation_flag(line, flags.speculation);
   line.add_callback(

@@ -22,17 +22,21 @@ size_t rotation_size(size_t num_inputs) {
   return std::min(padded & (~padded + 1), kRotationMax);
 }
 
-size_t EncodedRows::row_bytes(size_t num_inputs) {
-  const size_t num_groups = div_ceil(num_inputs, kActivationGroup);
-  return round_up<size_t>(num_groups * (kActivationGroup + sizeof(float) + sizeof(int32_t)), 64);
+size_t EncodedRows::row_bytes(size_t num_inputs, size_t num_terms) {
+  const size_t num_parts = div_ceil(num_inputs, kActivationGroup) * num_terms;
+  return round_up<size_t>(num_parts * (kActivationGroup + sizeof(float) + sizeof(int32_t)), 64);
 }
 
-EncodedRows encode_rows(const Executor& executor, ConstRows x, std::span<std::byte> scratch) {
+EncodedRows encode_rows(
+    const Executor& executor, ConstRows x, size_t num_terms, std::span<std::byte> scratch
+) {
+  CHECK(num_terms == 1 || num_terms == 2, "8 or 16 bits");
   const EncodedRows rows = {
       .data = scratch.data(),
       .num_rows = x.num_rows,
       .num_groups = div_ceil(x.num_columns, kActivationGroup),
-      .stride = EncodedRows::row_bytes(x.num_columns),
+      .num_terms = num_terms,
+      .stride = EncodedRows::row_bytes(x.num_columns, num_terms),
   };
   CHECK(rows.stride * rows.num_rows <= scratch.size(), "the scratch holds all rows");
   const EncodeTask task = {
@@ -41,6 +45,7 @@ EncodedRows encode_rows(const Executor& executor, ConstRows x, std::span<std::by
       .num_inputs = x.num_columns,
       .rotation = rotation_size(x.num_columns),
       .num_groups = rows.num_groups,
+      .num_terms = num_terms,
       .out = reinterpret_cast<unsigned char*>(rows.data),
       .out_stride = rows.stride,
   };

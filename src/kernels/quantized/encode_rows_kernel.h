@@ -13,12 +13,17 @@ constexpr size_t kRotationMax = 1024;
 // two bytes have 2^20.
 constexpr int32_t kSumStart = 0x4B400000;
 
+// Steps of a second term in one of the first: what that lost is half a step at most, 127 steps of
+// these.
+constexpr float kSecondTermSteps = 254.0F;
+
 struct EncodeTask {
   const float* x;  // [num_rows, num_inputs], rows x_stride apart
   size_t x_stride;
   size_t num_inputs;
   size_t rotation;     // inputs of a block: a power of two, 64 to kRotationMax
   size_t num_groups;   // of 64 inputs; a whole number of blocks
+  size_t num_terms;    // 1 or 2
   unsigned char* out;  // see EncodedRows
   size_t out_stride;
 };

@@ -68,14 +68,33 @@ void rotate_lanes(float* block, size_t size) {
   }
 }
 
+// Where a group's terms go.
 struct EncodedGroup {
-  unsigned char* values;  // [64]
-  float* scale;
-  int* start;
+  unsigned char* values;  // [num_terms][64]
+  float* scales;          // [num_terms]
+  int* starts;            // [num_terms]
 };
 
-// Rotates the last six steps and rounds. The sum is exact: integers of at most 64 * 127.
+// One term: its bytes and what its sum of products starts with; in `steps` what they leave over, in
+// steps of this term. The sum is exact: integers of at most 64 * 127.
 template <class Lanes, class Ops>
+[[gnu::always_inline]] inline int round_term(Lanes (&steps)[4], unsigned char* values) {
+  Lanes sum = Lanes::zero();
+#pragma GCC unroll 4
+  for (size_t i = 0; i < 4; ++i) {
+    Lanes value =
+        Lanes::min(Lanes::max(steps[i], Lanes::broadcast(-127.0F)), Lanes::broadcast(127.0F));
+    const Lanes shifted = Lanes::add(value, Lanes::broadcast(kRoundingShift));
+    Ops::store_low_bytes(values + i * kLanes, shifted);
+    const Lanes rounded = Lanes::sub(shifted, Lanes::broadcast(kRoundingShift));
+    sum = Lanes::add(sum, rounded);
+    steps[i] = Lanes::sub(steps[i], rounded);
+  }
+  return kSumStart - 128 * static_cast<int>(Lanes::sum(sum));
+}
+
+// Rotates the last six steps and rounds.
+template <class Lanes, class Ops, size_t kTerms>
 [[gnu::always_inline]] inline void encode_group(const float* block, const EncodedGroup& out) {
   Lanes parts[4];
 #pragma GCC unroll 4
@@ -86,17 +105,18 @@ template <class Lanes, class Ops>
   peaks = Lanes::max(peaks, Ops::absolute(parts[3]));
   const float peak = Lanes::max_of(peaks);
   const Lanes inverse = Lanes::broadcast(peak > 0.0F ? 127.0F / peak : 0.0F);
-  Lanes sum = Lanes::zero();
 #pragma GCC unroll 4
-  for (size_t i = 0; i < 4; ++i) {
-    Lanes value = Lanes::mul(parts[i], inverse);
-    value = Lanes::min(Lanes::max(value, Lanes::broadcast(-127.0F)), Lanes::broadcast(127.0F));
-    const Lanes shifted = Lanes::add(value, Lanes::broadcast(kRoundingShift));
-    Ops::store_low_bytes(out.values + i * kLanes, shifted);
-    sum = Lanes::add(sum, Lanes::sub(shifted, Lanes::broadcast(kRoundingShift)));
+  for (size_t i = 0; i < 4; ++i) parts[i] = Lanes::mul(parts[i], inverse);
+  out.scales[0] = peak * (1.0F / 127.0F);
+  out.starts[0] = round_term<Lanes, Ops>(parts, out.values);
+  if constexpr (kTerms == 2) {
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) {
+      parts[i] = Lanes::mul(parts[i], Lanes::broadcast(kSecondTermSteps));
+    }
+    out.scales[1] = out.scales[0] * (1.0F / kSecondTermSteps);
+    out.starts[1] = round_term<Lanes, Ops>(parts, out.values + 64);
   }
-  *out.scale = peak * (1.0F / 127.0F);
-  *out.start = kSumStart - 128 * static_cast<int>(Lanes::sum(sum));
 }
 
 // Inputs [begin, begin + rotation) of a row, zeros past its end.
@@ -114,22 +134,33 @@ void load_block(const EncodeTask& task, const float* x, size_t begin, float* blo
   }
 }
 
-template <class Lanes, class Ops>
-void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
+template <class Lanes, class Ops, size_t kTerms>
+void encode_terms(const EncodeTask& task, size_t row_begin, size_t row_end) {
   const size_t num_columns = task.num_groups * 64;
   for (size_t row = row_begin; row < row_end; ++row) {
     unsigned char* values = task.out + row * task.out_stride;
-    float* scales = reinterpret_cast<float*>(values + num_columns);
-    int* starts = reinterpret_cast<int*>(scales + task.num_groups);
+    float* scales = reinterpret_cast<float*>(values + num_columns * kTerms);
+    int* starts = reinterpret_cast<int*>(scales + task.num_groups * kTerms);
     for (size_t begin = 0; begin < num_columns; begin += task.rotation) {
       alignas(64) float block[kRotationMax];
       load_block<Lanes>(task, task.x + row * task.x_stride, begin, block);
       rotate_far<Lanes>(block, task.rotation);
       for (size_t i = 0; i < task.rotation; i += 64) {
-        const size_t group = (begin + i) / 64;
-        encode_group<Lanes, Ops>(block + i, {values + begin + i, scales + group, starts + group});
+        const size_t part = (begin + i) / 64 * kTerms;
+        encode_group<Lanes, Ops, kTerms>(
+            block + i, {values + part * 64, scales + part, starts + part}
+        );
       }
     }
+  }
+}
+
+template <class Lanes, class Ops>
+void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
+  if (task.num_terms == 2) {
+    encode_terms<Lanes, Ops, 2>(task, row_begin, row_end);
+  } else {
+    encode_terms<Lanes, Ops, 1>(task, row_begin, row_end);
   }
 }
 

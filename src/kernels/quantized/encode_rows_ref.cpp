@@ -30,18 +30,33 @@ Rounded round_to_int8(float value) {
   return {byte, static_cast<int>(shifted - kRoundingShift)};
 }
 
-void encode_group_reference(const float* x, unsigned char* values, float& scale, int& start) {
+// One term of a group: its bytes, and in x what they leave over, in steps of this term.
+int round_term(float (&x)[kGroup], unsigned char* values) {
+  int sum = 0;
+  for (size_t i = 0; i < kGroup; ++i) {
+    const Rounded rounded = round_to_int8(x[i]);
+    values[i] = rounded.byte;
+    sum += rounded.value;
+    x[i] -= static_cast<float>(rounded.value);
+  }
+  return sum;
+}
+
+// Of each term 64 bytes, a scale and a start.
+void encode_group_reference(
+    const float* x, size_t num_terms, unsigned char* values, float* scales, int* starts
+) {
   float peak = 0.0F;
   for (size_t i = 0; i < kGroup; ++i) peak = larger(peak, std::fabs(x[i]));
   const float inverse = peak > 0.0F ? 127.0F / peak : 0.0F;
-  int sum = 0;
-  for (size_t i = 0; i < kGroup; ++i) {
-    const Rounded rounded = round_to_int8(x[i] * inverse);
-    values[i] = rounded.byte;
-    sum += rounded.value;
-  }
-  scale = peak * (1.0F / 127.0F);
-  start = kSumStart - 128 * sum;
+  float steps[kGroup];
+  for (size_t i = 0; i < kGroup; ++i) steps[i] = x[i] * inverse;
+  scales[0] = peak * (1.0F / 127.0F);
+  starts[0] = kSumStart - 128 * round_term(steps, values);
+  if (num_terms == 1) return;
+  for (float& step : steps) step *= kSecondTermSteps;
+  scales[1] = scales[0] * (1.0F / kSecondTermSteps);
+  starts[1] = kSumStart - 128 * round_term(steps, values + kGroup);
 }
 
 }  // namespace
@@ -61,23 +76,24 @@ void rotate_reference(float* block, size_t size) {
 
 void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_end) {
   const size_t num_columns = task.num_groups * kGroup;
+  const size_t num_parts = task.num_groups * task.num_terms;
   for (size_t row = row_begin; row < row_end; ++row) {
     const float* x = task.x + row * task.x_stride;
     unsigned char* values = task.out + row * task.out_stride;
-    unsigned char* scales = values + num_columns;
-    unsigned char* starts = scales + task.num_groups * sizeof(float);
+    unsigned char* scales = values + num_parts * kGroup;
+    unsigned char* starts = scales + num_parts * sizeof(float);
     for (size_t begin = 0; begin < num_columns; begin += task.rotation) {
       float block[kRotationMax] = {};
       const size_t end = std::min(begin + task.rotation, task.num_inputs);
       for (size_t i = begin; i < end; ++i) block[i - begin] = x[i];
       rotate_reference(block, task.rotation);
       for (size_t i = 0; i < task.rotation; i += kGroup) {
-        float scale = 0.0F;
-        int start = 0;
-        encode_group_reference(block + i, values + begin + i, scale, start);
-        const size_t group = (begin + i) / kGroup;
-        std::memcpy(scales + group * sizeof scale, &scale, sizeof scale);
-        std::memcpy(starts + group * sizeof start, &start, sizeof start);
+        const size_t part = (begin + i) / kGroup * task.num_terms;
+        float scale[2];
+        int start[2];
+        encode_group_reference(block + i, task.num_terms, values + part * kGroup, scale, start);
+        std::memcpy(scales + part * sizeof(float), scale, task.num_terms * sizeof(float));
+        std::memcpy(starts + part * sizeof(int), start, task.num_terms * sizeof(int));
       }
     }
   }

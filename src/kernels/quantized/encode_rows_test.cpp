@@ -41,8 +41,8 @@ struct Encoded {
 
 Encoded encode(const Executor& executor, std::vector<float> x, size_t num_columns) {
   const size_t num_rows = x.size() / num_columns;
-  Encoded encoded{.scratch = *Buffer::allocate(num_rows * EncodedRows::row_bytes(num_columns))};
-  encoded.rows = encode_rows(executor, rows_of(x, num_columns), encoded.scratch.bytes());
+  Encoded encoded{.scratch = *Buffer::allocate(num_rows * EncodedRows::row_bytes(num_columns, 1))};
+  encoded.rows = encode_rows(executor, rows_of(x, num_columns), 1, encoded.scratch.bytes());
   return encoded;
 }
 
@@ -127,8 +127,8 @@ TEST(EncodeRows, ReadsColumnsOfWiderRows) {
   }
   for (const Isa isa : supported_isas()) {
     const Encoded expected = encode({isa, pool}, narrow, 70);
-    Buffer scratch = *Buffer::allocate(4 * EncodedRows::row_bytes(70));
-    encode_rows({isa, pool}, rows_of(wide, 100).columns(9, 70), scratch.bytes());
+    Buffer scratch = *Buffer::allocate(4 * EncodedRows::row_bytes(70, 1));
+    encode_rows({isa, pool}, rows_of(wide, 100).columns(9, 70), 1, scratch.bytes());
     EXPECT_TRUE(std::ranges::equal(scratch.bytes(), expected.bytes())) << name_of(isa);
   }
 }
@@ -149,9 +149,9 @@ TEST(EncodeRows, KeepsWhatIsNoNumberVisible) {
 TEST(EncodeRowsDeathTest, RefusesAScratchThatIsTooSmall) {
   ThreadPool pool(1);
   std::vector<float> x(128, 1.0F);
-  Buffer scratch = *Buffer::allocate(EncodedRows::row_bytes(128) - 1);
+  Buffer scratch = *Buffer::allocate(EncodedRows::row_bytes(128, 1) - 1);
   EXPECT_DEATH(
-      encode_rows({best_isa(), pool}, rows_of(x, 128), scratch.bytes()), "the scratch holds"
+      encode_rows({best_isa(), pool}, rows_of(x, 128), 1, scratch.bytes()), "the scratch holds"
   );
 }
 

@@ -52,6 +52,7 @@ void linear_quantized(const Executor& executor, const LinearQuantizedArgs& args)
       .rows = reinterpret_cast<const unsigned char*>(args.x.data),
       .row_stride = args.x.stride,
       .num_groups = args.x.num_groups,
+      .num_terms = args.x.num_terms,
       .panels = static_cast<const unsigned char*>(args.weights.data()),
       .panel_bytes = args.weights.panel_bytes(),
       .output =

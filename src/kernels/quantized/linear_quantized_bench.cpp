@@ -58,7 +58,7 @@ void BM_LinearQuantized(benchmark::State& state) {
   std::vector<float> x = random_floats(num_tokens * layer.num_inputs, 2);
   std::vector<float> out(num_tokens * layer.num_outputs);
   Buffer scratch = encoding_scratch(num_tokens, layer.num_inputs);
-  const EncodedRows rows = encode_rows(executor, rows_of(x, layer.num_inputs), scratch.bytes());
+  const EncodedRows rows = encode_rows(executor, rows_of(x, layer.num_inputs), 1, scratch.bytes());
   size_t next = 0;
   for (auto _ : state) {
     linear_quantized(
@@ -88,7 +88,7 @@ void BM_EncodeRows(benchmark::State& state) {
   std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
   Buffer scratch = encoding_scratch(num_tokens, num_inputs);
   for (auto _ : state) {
-    encode_rows({best_isa(), pool}, rows_of(x, num_inputs), scratch.bytes());
+    encode_rows({best_isa(), pool}, rows_of(x, num_inputs), 1, scratch.bytes());
     benchmark::ClobberMemory();
   }
   const auto values =

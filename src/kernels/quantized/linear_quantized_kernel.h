@@ -19,6 +19,7 @@ struct QuantizedTask {
   const unsigned char* rows;  // encoded activations, see EncodedRows
   size_t row_stride;
   size_t num_groups;
+  size_t num_terms;             // of each group of the rows
   const unsigned char* panels;  // see QuantizedMatrix
   size_t panel_bytes;
   LinearTask output;  // its num_tokens, bias, out, num_outputs and epilogue

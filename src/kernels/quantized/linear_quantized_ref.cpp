@@ -34,20 +34,22 @@ float output(const QuantizedTask& task, size_t token, size_t row) {
   const unsigned char* row_scales =
       panel + row_scales_offset(Weights::kGroupBytes, task.num_groups);
   const unsigned char* values = task.rows + token * task.row_stride;
-  const unsigned char* scales = values + task.num_groups * kGroup;
-  const unsigned char* starts = scales + task.num_groups * sizeof(float);
+  const size_t num_parts = task.num_groups * task.num_terms;
+  const unsigned char* scales = values + num_parts * kGroup;
+  const unsigned char* starts = scales + num_parts * sizeof(float);
   const size_t row_in_panel = row % kPanelRows;
   float sum = 0.0F;
-  for (size_t group = 0; group < task.num_groups; ++group) {
-    int32_t products = read_at<int32_t>(starts, group) - kSumStart;
+  for (size_t part = 0; part < num_parts; ++part) {
+    const size_t group = part / task.num_terms;
+    int32_t products = read_at<int32_t>(starts, part) - kSumStart;
     const unsigned char* codes = panel + group_offset(Weights::kGroupBytes, group);
     for (size_t input = 0; input < kGroup; ++input) {
-      const auto value = static_cast<int8_t>(values[group * kGroup + input]);
+      const auto value = static_cast<int8_t>(values[part * kGroup + input]);
       products += code_at(Weights{}, codes, row_in_panel, input) * value;
     }
     const size_t scales_begin = group_scales_offset(Weights::kGroupBytes, group);
     const auto scale = static_cast<float>(panel[scales_begin + row_in_panel]);
-    sum = std::fma(static_cast<float>(products) * scale, read_at<float>(scales, group), sum);
+    sum = std::fma(static_cast<float>(products) * scale, read_at<float>(scales, part), sum);
   }
   sum *= read_at<float>(row_scales, row_in_panel);
   return task.output.bias == nullptr ? sum : sum + task.output.bias[row];

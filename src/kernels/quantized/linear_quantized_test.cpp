@@ -70,7 +70,7 @@ std::vector<float> solve(const Executor& executor, const Problem& problem) {
   std::vector<float> out = problem.out;
   Buffer scratch = encoding_scratch(problem.shape.num_tokens, problem.shape.num_inputs);
   const EncodedRows rows =
-      encode_rows(executor, rows_of(x, problem.shape.num_inputs), scratch.bytes());
+      encode_rows(executor, rows_of(x, problem.shape.num_inputs), 1, scratch.bytes());
   linear_quantized(
       executor,
       {.x = rows,
@@ -89,7 +89,7 @@ std::vector<float> rounded_inputs(const Problem& problem) {
   std::vector<float> x = problem.x;
   Buffer scratch = encoding_scratch(problem.shape.num_tokens, num_inputs);
   const EncodedRows rows =
-      encode_rows({Isa::kReference, pool}, rows_of(x, num_inputs), scratch.bytes());
+      encode_rows({Isa::kReference, pool}, rows_of(x, num_inputs), 1, scratch.bytes());
   const size_t rotation = rotation_size(num_inputs);
   for (size_t token = 0; token < rows.num_rows; ++token) {
     const std::byte* row = rows.data + token * rows.stride;
@@ -206,7 +206,7 @@ TEST(LinearQuantized, GivesATokenTheSameBitsAloneAndAmongOthers) {
         std::vector<float> x(&all.x[token * 150], &all.x[token * 150] + 150);
         std::vector<float> out(100);
         Buffer scratch = encoding_scratch(1, 150);
-        const EncodedRows rows = encode_rows({isa, pool}, rows_of(x, 150), scratch.bytes());
+        const EncodedRows rows = encode_rows({isa, pool}, rows_of(x, 150), 1, scratch.bytes());
         linear_quantized(
             {isa, pool}, {.x = rows, .weights = all.weights, .bias = {}, .out = rows_of(out, 100)}
         );

@@ -52,7 +52,7 @@ inline std::vector<double> upper_factor(const std::vector<double>& h, size_t siz
 
 // Memory for the encoded rows of a matrix.
 inline Buffer encoding_scratch(size_t num_rows, size_t num_columns) {
-  return *Buffer::allocate(num_rows * EncodedRows::row_bytes(num_columns));
+  return *Buffer::allocate(num_rows * EncodedRows::row_bytes(num_columns, 1));
 }
 
 }  // namespace millrace

@@ -180,7 +180,8 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   const unsigned char* panels = task.panels + tile.panel * task.panel_bytes;
   const size_t row_stride = task.row_stride;
   const size_t panel_stride = task.panel_bytes;
-  const size_t num_groups = task.num_groups;
+  const size_t num_terms = task.num_terms;
+  const size_t num_parts = task.num_groups * num_terms;
   const typename Dots::Table table = Dots::load_table();
   Floats totals[kPanels][kTokens];  // in registers: every index is known when compiling
 #pragma GCC unroll 8
@@ -191,18 +192,20 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
       totals[panel][token] = tile.group_begin == 0 ? Floats::zero() : Floats::load(before);
     }
   }
-  for (size_t group = tile.group_begin; group < tile.group_end; ++group) {
+  size_t term = 0;
+  for (size_t group = tile.group_begin; group < tile.group_end;) {
+    const size_t part = group * num_terms + term;
     const GroupPlace place = {
         panels + group_offset(Weights::kGroupBytes, group),
         panel_stride,
-        row + group * kGroupInputs,
+        row + part * kGroupInputs,
         row_stride};
-    const unsigned char* input_scales = row + num_groups * kGroupInputs + group * sizeof(float);
+    const unsigned char* input_scales = row + num_parts * kGroupInputs + part * sizeof(float);
     typename Dots::Sums sums[kPanels][kTokens];
 #pragma GCC unroll 8
     for (size_t token = 0; token < kTokens; ++token) {
       const auto* begin = reinterpret_cast<const int*>(
-          input_scales + num_groups * sizeof(float) + token * row_stride
+          input_scales + num_parts * sizeof(float) + token * row_stride
       );
 #pragma GCC unroll 8
       for (size_t panel = 0; panel < kPanels; ++panel) {
@@ -212,6 +215,9 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
     const unsigned char* scales = panels + group_scales_offset(Weights::kGroupBytes, group);
     multiply_group<Dots, Weights>(place, table, sums);
     add_scaled<Dots>(place, scales, input_scales, sums, totals);
+    const bool is_last_term = ++term == num_terms;
+    group += is_last_term ? 1 : 0;
+    term = is_last_term ? 0 : term;
   }
   store_totals<Dots, Weights>(task, tile, totals);
 }

@@ -9,7 +9,7 @@
 namespace millrace {
 
 MatrixFormat WeightFormat::of_layers() const {
-  if (quantization) return *quantization;
+  if (quantization) return quantization->format;
   return dtype;
 }
 
@@ -81,7 +81,7 @@ size_t multiply_scratch_bytes(
   if (!format.quantization) {
     return linear_scratch_bytes(format.dtype, num_threads, num_tokens, num_inputs);
   }
-  return num_tokens * EncodedRows::row_bytes(num_inputs);
+  return num_tokens * EncodedRows::row_bytes(num_inputs, format.quantization->num_input_terms);
 }
 
 void multiply(const Executor& executor, const MultiplyArgs& args) {
@@ -99,7 +99,7 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
   }
   linear_quantized(
       executor,
-      {.x = encode_rows(executor, args.x, args.scratch),
+      {.x = encode_rows(executor, args.x, args.num_terms, args.scratch),
        .weights = *args.weights.quantized(),
        .bias = args.bias,
        .out = args.out,

@@ -10,6 +10,7 @@
 #include "kernels/executor.h"
 #include "kernels/linear.h"
 #include "kernels/packed_matrix.h"
+#include "kernels/quantized/quantization.h"
 #include "kernels/quantized/quantized_matrix.h"
 #include "kernels/rows.h"
 
@@ -20,7 +21,7 @@ using MatrixFormat = std::variant<DType, QuantizedFormat>;
 // How the matrices of a model are kept.
 struct WeightFormat {
   DType dtype = DType::kBFloat16;
-  std::optional<QuantizedFormat> quantization = {};  // none: all of them in `dtype`
+  std::optional<Quantization> quantization = {};  // none: all of them in `dtype`
 
   MatrixFormat of_embedding() const { return dtype; }  // rows of it are looked up
   MatrixFormat of_layers() const;
@@ -73,6 +74,7 @@ struct MultiplyArgs {
   std::span<const float> bias;  // as LinearArgs
   Rows out;                     // as LinearArgs
   LinearEpilogue epilogue = LinearEpilogue::kStore;
+  size_t num_terms = 1;  // of 8 bits each, that quantized weights multiply (encode_rows.h)
   std::span<std::byte> scratch = {};  // multiply_scratch_bytes(), aligned to 64 bytes
 };
 
