@@ -1,0 +1,19 @@
+#include "kernels/quantized/quantization.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kW8A8 = "w8a8";
+
+}  // namespace
+
+std::string_view name_of(const Quantization& quantization) {
+  return quantization == Quantization::w8a8() ? kW8A8 : name_of(quantization.format);
+}
+
+std::optional<Quantization> quantization_from_name(std::string_view name) {
+  if (name == kW8A8) return Quantization::w8a8();
+  return quantized_format_from_name(name);
+}
+
+}  // namespace millrace

@@ -1,0 +1,39 @@
+// How a model's matrices are quantized: what is kept of them, and what their inputs are multiplied
+// as. The spellings of `--quantization`:
+//
+//   int8   weights of 8 bits, inputs of two terms of 8 bits: the near-lossless one
+//   w8a8   the same weights, inputs of 8 bits: faster with many tokens at once, and worse
+//   int4   weights of 4 bits, inputs of 8 bits, which lose nothing beside them
+//
+// docs/decisions/0015 has the numbers.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "kernels/quantized/quantized_matrix.h"
+
+namespace millrace {
+
+struct Quantization {
+  QuantizedFormat format;
+  size_t num_input_terms;  // of 8 bits each (encode_rows.h)
+
+  // As its weights are multiplied where nothing else is asked for.
+  constexpr Quantization(QuantizedFormat kept)  // NOLINT(google-explicit-constructor)
+      : format(kept), num_input_terms(kept == QuantizedFormat::kInt8 ? 2 : 1) {}
+
+  static constexpr Quantization w8a8() {
+    Quantization result = QuantizedFormat::kInt8;
+    result.num_input_terms = 1;
+    return result;
+  }
+
+  friend bool operator==(const Quantization&, const Quantization&) = default;
+};
+
+[[nodiscard]] std::string_view name_of(const Quantization& quantization);
+[[nodiscard]] std::optional<Quantization> quantization_from_name(std::string_view name);
+
+}  // namespace millrace
