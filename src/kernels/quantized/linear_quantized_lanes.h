@@ -12,9 +12,10 @@ namespace millrace {
 namespace {
 
 constexpr size_t kTilePanels = 2;  // gate and up
-// Tokens that share a way through the panels: their inputs stay in the second cache (530 KB for
-// 4864 inputs).
-constexpr size_t kBlockTokens = 96;
+// Tokens that share a way through the panels: their inputs stay in the second cache, and each way
+// takes the weights from memory anew.
+constexpr size_t kBlockInputBytes = 528 << 10;  // 96 tokens of 4864 inputs
+constexpr size_t kBlockTokensMax = 256;
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
 constexpr size_t kBlockWeightBytes = 16384;
 // Up to so many groups, few tokens take one panel after another: one stream of reads, which is what
@@ -52,29 +53,55 @@ void run_few(const QuantizedTask& task, const TilePlace& place) {
   finish_tile<typename Dots::Floats>(task.output, place, sums);
 }
 
+// The part of the first of some panels that a pass reads.
+struct PassPlace {
+  size_t panel;
+  size_t group_begin;
+  size_t group_end;
+};
+
+// Part `index` of `count`.
+template <class Weights>
+WeightsAhead share_of(
+    const QuantizedTask& task, const PassPlace& pass, size_t index, size_t count
+) {
+  const size_t begin = group_offset(Weights::kGroupBytes, pass.group_begin) / 64;
+  const size_t end = group_offset(Weights::kGroupBytes, pass.group_end) / 64;
+  const size_t first = begin + (end - begin) * index / count;
+  const size_t last = begin + (end - begin) * (index + 1) / count;
+  return {task.panels + pass.panel * task.panel_bytes + first * 64, last - first};
+}
+
 // kPanels panels for a block of tokens, dealt evenly over tiles.
 template <class Dots, class Shape, class Weights, size_t kPanels>
 void run_block(const QuantizedTask& task, const TilePlace& place) {
-  alignas(64) float sums[kPanels * kBlockTokens * kLanes];
+  alignas(64) float sums[kPanels * kBlockTokensMax * kLanes];
   constexpr size_t kTokensMax = Shape::tokens_for(kPanels);
   constexpr size_t kBlockGroups = kBlockWeightBytes / (kPanels * Weights::kGroupBytes);
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
   // Two tiles are soon done: the second finds all groups in the second cache.
-  const size_t num_passes =
-      num_tiles <= 2 ? 1 : (task.num_groups + kBlockGroups - 1) / kBlockGroups;
+  const bool is_short = num_tiles <= 2;
+  const size_t num_passes = is_short ? 1 : (task.num_groups + kBlockGroups - 1) / kBlockGroups;
+  const auto pass_begin = [&](size_t pass) { return task.num_groups * pass / num_passes; };
   for (size_t pass = 0; pass < num_passes; ++pass) {
+    const bool is_last = pass + 1 == num_passes;
+    // Past the last panel hints ask for what nobody reads.
+    const PassPlace next =
+        is_last ? PassPlace{place.panel_begin + kPanels, 0, pass_begin(1)}
+                : PassPlace{place.panel_begin, pass_begin(pass + 1), pass_begin(pass + 2)};
     for (size_t i = 0; i < num_tiles; ++i) {
       const size_t begin = place.num_tokens * i / num_tiles;
       const size_t count = place.num_tokens * (i + 1) / num_tiles - begin;
       const QuantizedTile tile = {
           .panel = place.panel_begin,
           .token = place.token_begin + begin,
-          .group_begin = task.num_groups * pass / num_passes,
-          .group_end = task.num_groups * (pass + 1) / num_passes,
+          .group_begin = pass_begin(pass),
+          .group_end = pass_begin(pass + 1),
           .sums = sums + begin * kPanels * kLanes,
+          .ahead = is_short ? WeightsAhead{} : share_of<Weights>(task, next, i, num_tiles),
       };
       run_quantized_tile<Dots, Shape, Weights, kPanels>(task, tile, count);
-      if (pass + 1 == num_passes) {
+      if (is_last) {
         const TilePlace done = {place.panel_begin, kPanels, tile.token, count};
         finish_tile<typename Dots::Floats>(task.output, done, tile.sums);
       }
@@ -91,11 +118,19 @@ void run_quantized_panels(const QuantizedTask& task, const TilePlace& place) {
   }
 }
 
+// At most kBlockTokensMax.
+inline size_t num_token_blocks(const QuantizedTask& task) {
+  size_t tokens_max = kBlockInputBytes / task.row_stride;
+  tokens_max = tokens_max < 1 ? 1 : tokens_max > kBlockTokensMax ? kBlockTokensMax : tokens_max;
+  return (task.output.num_tokens + tokens_max - 1) / tokens_max;
+}
+
 template <class Dots, class Shape, class Weights>
 void linear_quantized_lanes(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  for (size_t token = 0; token < task.output.num_tokens; token += kBlockTokens) {
-    const size_t left = task.output.num_tokens - token;
-    const size_t count = left < kBlockTokens ? left : kBlockTokens;
+  const size_t num_blocks = num_token_blocks(task);
+  for (size_t block = 0; block < num_blocks; ++block) {
+    const size_t token = task.output.num_tokens * block / num_blocks;
+    const size_t count = task.output.num_tokens * (block + 1) / num_blocks - token;
     size_t panel = panel_begin;
     for (; panel + kTilePanels <= panel_end; panel += kTilePanels) {
       run_quantized_panels<Dots, Shape, Weights, kTilePanels>(
