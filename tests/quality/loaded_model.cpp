@@ -12,9 +12,9 @@
 namespace millrace {
 namespace {
 
-CpuModelOptions model_options(std::optional<QuantizedFormat> quantization) {
+CpuModelOptions model_options(std::optional<QuantizedFormat> quantization, DType dtype) {
   return {
-      .dtype = DType::kBFloat16,
+      .dtype = dtype,
       .quantization = quantization,
       .num_blocks = kModelLenMax / 16,
       .max_model_len = kModelLenMax,
@@ -31,10 +31,11 @@ T checked(Result<T> result) {
 
 }  // namespace
 
-Loaded load(const std::string& path, std::optional<QuantizedFormat> quantization) {
+Loaded load(const std::string& path, std::optional<QuantizedFormat> quantization, DType dtype) {
   const Checkpoint checkpoint = checked(open_checkpoint(path));
   const ModelConfig config = checked(parse_model_config(checkpoint.config));
-  const CpuModelOptions options = model_options(checked(quantization_of(config, quantization)));
+  const CpuModelOptions options =
+      model_options(checked(quantization_of(config, quantization)), dtype);
   Loaded loaded{.threads = std::make_unique<ThreadPool>(2)};
   loaded.model = checked(CpuModel::load(config, *checkpoint.weights, options, *loaded.threads));
   return loaded;
@@ -70,7 +71,10 @@ Loaded load_calibrated(const std::string& path, QuantizedFormat format, const Te
   Loaded loaded{.threads = std::make_unique<ThreadPool>(2)};
   QuantizedModel quantized = calibrate(path, format, texts, *loaded.threads);
   loaded.model = checked(CpuModel::from_weights(
-      quantized.config, std::move(quantized.weights), model_options(format), *loaded.threads
+      quantized.config,
+      std::move(quantized.weights),
+      model_options(format, DType::kBFloat16),
+      *loaded.threads
   ));
   return loaded;
 }

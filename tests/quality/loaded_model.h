@@ -26,8 +26,12 @@ struct Loaded {
   std::unique_ptr<CpuModel> model;
 };
 
-// In bfloat16, in `quantization`, or as they are stored where `path` is a quantized model.
-Loaded load(const std::string& path, std::optional<QuantizedFormat> quantization);
+// In `dtype`, in `quantization`, or as they are stored where `path` is a quantized model.
+Loaded load(
+    const std::string& path,
+    std::optional<QuantizedFormat> quantization,
+    DType dtype = DType::kBFloat16
+);
 
 // With an engine and its text side, in bfloat16.
 LocalModel load_speaking(const std::string& path);
