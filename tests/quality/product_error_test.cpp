@@ -149,10 +149,10 @@ TEST(ProductErrors, OfSmolLm2StayWithinTheirBounds) {
   const std::optional<std::string> path = smollm2_path();
   if (!path) GTEST_SKIP() << "the default model is missing: ./dev setup fetches it";
   const ErrorBound bounds[] = {
-      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, {100, 100, 100, 100, 100}},
-      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, {100, 100, 100, 100, 100}},
-      {{QuantizedFormat::kInt4, Rounding::kAtLoad}, {100, 100, 100, 100, 100}},
-      {{QuantizedFormat::kInt4, Rounding::kCalibrated}, {100, 100, 100, 100, 100}},
+      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, {0.85, 1.3, 1.2, 1.15, 1.1}},
+      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, {0.55, 0.95, 0.8, 1.45, 0.9}},
+      {{QuantizedFormat::kInt4, Rounding::kAtLoad}, {10.5, 13, 12.5, 12, 1.1}},
+      {{QuantizedFormat::kInt4, Rounding::kCalibrated}, {4.6, 7.4, 6.4, 10.3, 0.9}},
   };
   std::vector<Answer> answers = golden_answers("smollm2.json");
   answers.resize(6);
@@ -165,10 +165,10 @@ TEST(ProductErrors, OfStories260kStayWithinTheirBounds) {
     GTEST_SKIP() << "../shared/data/models/stories260k is missing";
   }
   const ErrorBound bounds[] = {
-      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, {100, 100, 100, 100, 100}},
-      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, {100, 100, 100, 100, 100}},
-      {{QuantizedFormat::kInt4, Rounding::kAtLoad}, {100, 100, 100, 100, 100}},
-      {{QuantizedFormat::kInt4, Rounding::kCalibrated}, {100, 100, 100, 100, 100}},
+      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, {0.55, 1.1, 1.05, 1.45, 0.6}},
+      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, {0.5, 1.15, 0.95, 1.25, 0.5}},
+      {{QuantizedFormat::kInt4, Rounding::kAtLoad}, {5.4, 10.3, 9.9, 14.5, 0.6}},
+      {{QuantizedFormat::kInt4, Rounding::kCalibrated}, {4.6, 10.8, 9, 11.4, 0.5}},
   };
   expect_errors(path, golden_answers("stories260k.json"), bounds, "product_errors_stories260k.md");
 }
