@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quality of int8 and int4 beside llama.cpp's formats, by llama.cpp's own perplexity tool.
 
-    compare_llama.py --llama-cpp BUILD/bin [--shuffle] [--text FILE] [--only REGEX] [--work DIR] [--reuse]
+    compare_llama.py --llama-cpp BUILD/bin [--shuffle] [--pad] [--text FILE] [--only REGEX] [--work DIR] [--reuse]
 
 Both engines get one bfloat16 GGUF file and one text, and each is compared with itself in bfloat16: KL divergence over
 the tokens of the second half of every 512, mean and 99th percentile, and how often the likeliest token is the same. The
@@ -12,6 +12,10 @@ llama.cpp's importance matrix and our calibration read the same text (quality_to
 formats of 32 weights meet again at the same places: they are given back what was stored, which says nothing about
 them. So the residual stream's channels, those between gate and down, and those of each head of v are put into another
 order, as any training might have had them: the same function, and blocks of weights that were never rounded together.
+
+--pad: q4_K is for rows of whole 256 weights, and where there are none (most of SmolLM2's have 576) llama-quantize takes
+a larger format. So the model gets channels of zeros, 768 instead of 576, and three heads and a KV head of zeros, which
+compute nothing: the same function, whose every matrix q4_K can take.
 
 Needs build/release/millrace and build/release/quality_tool, llama-quantize, llama-perplexity and llama-imatrix, and the
 Python modules gguf and numpy. Made with gguf 0.19.0.
@@ -33,8 +37,8 @@ CONTEXT = 512
 ANSWER_TOKENS = 64
 
 # As llama-quantize spells them; those after / with an importance matrix.
-LLAMA_FORMATS = ["Q8_0", "Q4_K_M", "Q4_K_M/imatrix", "Q4_K_S", "Q4_K_S/imatrix", "IQ4_NL", "IQ4_NL/imatrix",
-                 "Q4_1", "Q4_1/imatrix", "Q4_0", "Q4_0/imatrix", "Q5_0", "Q5_0/imatrix"]
+LLAMA_FORMATS = ["Q8_0", "Q4_K_M", "Q4_K_M/imatrix", "Q4_K_S", "Q4_K_S/imatrix", "Q4_K pure", "Q4_K pure/imatrix",
+                 "IQ4_NL", "IQ4_NL/imatrix", "Q4_1", "Q4_1/imatrix", "Q4_0", "Q4_0/imatrix"]
 OUR_FORMATS = ["int8", "int8/calibrated", "int4", "int4/calibrated"]
 
 
@@ -82,18 +86,55 @@ class Shuffle:
         return values[rows][:, columns]
 
 
-def write_bfloat16(model: pathlib.Path, path: pathlib.Path, is_shuffled: bool) -> None:
+class Padding:
+    """Zeros up to whole 256 inputs of every matrix, where is_wanted: as many channels as inputs of attention_out."""
+
+    def __init__(self, reader: gguf.GGUFReader, is_wanted: bool):
+        def of(name: str) -> int:
+            return int(reader.fields[f"llama.{name}"].contents())
+
+        self.hidden, heads, kv_heads = of("embedding_length"), of("attention.head_count"), of("attention.head_count_kv")
+        head_dim = self.hidden // heads
+        per_kv_head = heads // kv_heads * head_dim
+        kv_heads_new = kv_heads
+        while is_wanted and kv_heads_new * per_kv_head % 256:
+            kv_heads_new += 1
+        self.wide = kv_heads_new * per_kv_head
+        assert not is_wanted or of("feed_forward_length") % 256 == 0
+        self.kv_wide = kv_heads_new * head_dim
+        epsilon = float(reader.fields["llama.attention.layer_norm_rms_epsilon"].contents())
+        self.metadata = {
+            "llama.embedding_length": self.wide,
+            "llama.attention.head_count": self.wide // head_dim,
+            "llama.attention.head_count_kv": kv_heads_new,
+            # A norm divides by the root of the mean over all channels.
+            "llama.attention.layer_norm_rms_epsilon": epsilon * self.hidden / self.wide,
+        }
+
+    def apply(self, name: str, values: numpy.ndarray) -> numpy.ndarray:
+        if name.endswith("norm.weight"):
+            return numpy.pad(values * numpy.sqrt(self.hidden / self.wide), (0, self.wide - self.hidden))
+        kind = name.split(".")[-2]
+        rows = {"attn_q": self.wide, "attn_k": self.kv_wide, "attn_v": self.kv_wide, "attn_output": self.wide,
+                "ffn_down": self.wide}.get(kind, values.shape[0])
+        columns = values.shape[1] if kind == "ffn_down" else self.wide
+        return numpy.pad(values, ((0, rows - values.shape[0]), (0, columns - values.shape[1])))
+
+
+def write_bfloat16(model: pathlib.Path, path: pathlib.Path, is_shuffled: bool, is_padded: bool) -> None:
     reader = gguf.GGUFReader(model)
     shuffle = Shuffle(reader, is_shuffled)
+    padding = Padding(reader, is_padded)
     writer = gguf.GGUFWriter(path, "llama")
     for field in reader.fields.values():
         if field.name.startswith("GGUF.") or field.name in ("general.architecture", "general.file_type"):
             continue
         kind = field.types[0]
         item_kind = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(field.name, field.contents(), kind, item_kind)
+        writer.add_key_value(field.name, padding.metadata.get(field.name, field.contents()), kind, item_kind)
     for tensor in reader.tensors:
         values = shuffle.apply(tensor.name, gguf.dequantize(tensor.data, tensor.tensor_type))
+        values = padding.apply(tensor.name, values)
         if values.ndim == 1:
             writer.add_tensor(tensor.name, values.astype(numpy.float32))
             continue
@@ -114,11 +155,7 @@ def greedy_text(millrace: pathlib.Path, model: pathlib.Path, work: pathlib.Path)
                               "--temperature", "0", "--json"], capture_output=True, text=True, check=True).stdout
     texts = [json.loads(line) for line in answers.splitlines()]
     assert len(texts) == len(prompts)
-    return "\n".join(f"{prompt}\n{text_of(answer)}\n" for prompt, answer in zip(prompts, texts))
-
-
-def text_of(answer: dict) -> str:
-    return answer["text"]
+    return "\n".join(f"{prompt}\n{answer['text']}\n" for prompt, answer in zip(prompts, texts))
 
 
 def tokens_of_base(path: pathlib.Path) -> list[list[int]]:
@@ -174,7 +211,7 @@ class Comparison:
         self.work.mkdir(parents=True, exist_ok=True)
         self.millrace = ROOT / "build/release/millrace"
         self.tool = ROOT / "build/release/quality_tool"
-        self.base = self.work / ("shuffled.gguf" if options.shuffle else "base.gguf")
+        self.base = self.work / "base.gguf"
         self.text = self.work / "text.txt"
         self.pieces = self.work / "pieces.json"
         self.logprobs = self.work / "logprobs"
@@ -184,27 +221,32 @@ class Comparison:
         return run(self.options.llama_cpp / f"llama-{program}", *arguments)
 
     def prepare(self) -> None:
-        write_bfloat16(self.options.model, self.base, self.options.shuffle)
+        write_bfloat16(self.options.model, self.base, self.options.shuffle, self.options.pad)
         text = self.options.text.read_text() if self.options.text else greedy_text(self.millrace, self.base, self.work)
         self.text.write_text(text)
-        said = self.llama("perplexity", "-m", self.base, "-f", self.text, "-c", CONTEXT, "--save-all-logits", self.logprobs)
+        said = self.llama("perplexity", "-m", self.base, "-f", self.text, "-c", CONTEXT,
+                          "--save-all-logits", self.logprobs)
         pieces = tokens_of_base(self.logprobs)
         check_tokens(self.millrace, self.base, text, pieces)
         self.pieces.write_text(json.dumps(pieces))
         print(f"llama.cpp, bfloat16: perplexity {found(r'Final estimate: PPL = ([0-9.]+)', said)}", file=sys.stderr)
         calibration = self.work / "calibration.txt"
-        calibration.write_text(subprocess.run([self.tool, "calibration-text", self.base], capture_output=True, text=True,
-                                              check=True).stdout)
+        said = subprocess.run([self.tool, "calibration-text", self.base], capture_output=True, text=True, check=True)
+        calibration.write_text(said.stdout)
         self.llama("imatrix", "-m", self.base, "-f", calibration, "-c", CONTEXT, "--parse-special", "-o", self.imatrix)
 
     def of_llama(self, name: str) -> str:
         kind, _, with_imatrix = name.partition("/")
+        kind, _, pure = kind.partition(" ")
         path = self.work / "quantized.gguf"
         flags = ["--imatrix", self.imatrix] if with_imatrix else []
+        if pure:  # all of one type, but the head, which is ours too in 8 bits
+            flags += ["--pure", "--token-embedding-type", "q8_0"]
         self.llama("quantize", *flags, self.base, path, kind)
-        said = self.llama("perplexity", "-m", path, "--kl-divergence", "--kl-divergence-base", self.logprobs, "-c", CONTEXT)
+        said = self.llama("perplexity", "-m", path, "-c", CONTEXT,
+                          "--kl-divergence", "--kl-divergence-base", self.logprobs)
         bits, head, types = bits_of(path)
-        label = f"llama.cpp {kind}{', imatrix' if with_imatrix else ''} ({types})"
+        label = f"llama.cpp {kind}{' alone' if pure else ''}{', imatrix' if with_imatrix else ''} ({types})"
         path.unlink()
         return row(label, f"{bits:.2f}", f"{head:.2f}", found(r"Mean    KLD:\s+([-0-9.]+)", said),
                    found(r"Mean    KLD:\s+[-0-9.]+ ±\s+([0-9.]+)", said), found(r"99.0%\s+KLD:\s+([0-9.]+)", said),
@@ -226,7 +268,8 @@ class Comparison:
     def run(self) -> None:
         if not (self.options.reuse and self.imatrix.exists()):
             self.prepare()
-        print("| format | bits, layers | bits, head | mean KL | p99 KL | same argmax | perplexity |\n|---|---|---|---|---|---|---|")
+        print("| format | bits, layers | bits, head | mean KL | p99 KL | same argmax | perplexity |")
+        print("|---|---|---|---|---|---|---|")
         for names, measure in ((OUR_FORMATS, self.of_ours), (LLAMA_FORMATS, self.of_llama)):
             for name in names:
                 if re.search(self.options.only, name):
@@ -239,10 +282,11 @@ def main() -> None:
     parser.add_argument("--model", type=pathlib.Path,
                         default=pathlib.Path.home() / ".cache/millrace/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
     parser.add_argument("--shuffle", action="store_true", help="with channels in another order")
+    parser.add_argument("--pad", action="store_true", help="with zeros, so that every matrix can be q4_K")
     parser.add_argument("--text", type=pathlib.Path, help="a text of 1024 tokens at least")
     parser.add_argument("--only", default="", help="formats whose name matches")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/compare_llama", help="where files are kept")
-    parser.add_argument("--reuse", action="store_true", help="take text and importance matrix that are there")
+    parser.add_argument("--reuse", action="store_true", help="take model, text and importance matrix that are there")
     Comparison(parser.parse_args()).run()
 
 
