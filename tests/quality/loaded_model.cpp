@@ -1,0 +1,130 @@
+#include "loaded_model.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "base/math.h"
+#include "calibration_texts.h"
+#include "checkpoint/checkpoint.h"
+#include "model_location.h"
+
+namespace millrace {
+namespace {
+
+CpuModelOptions model_options(std::optional<QuantizedFormat> quantization, DType dtype) {
+  return {
+      .dtype = dtype,
+      .quantization = quantization,
+      .num_blocks = kModelLenMax / 16,
+      .max_model_len = kModelLenMax,
+      .max_num_batched_tokens = kModelLenMax,
+      .max_num_logits = kModelLenMax,
+  };
+}
+
+template <class T>
+T checked(Result<T> result) {
+  CHECK(result.ok(), result.error().message);
+  return *std::move(result);
+}
+
+}  // namespace
+
+Loaded load(const std::string& path, std::optional<QuantizedFormat> quantization, DType dtype) {
+  const Checkpoint checkpoint = checked(open_checkpoint(path));
+  const ModelConfig config = checked(parse_model_config(checkpoint.config));
+  const CpuModelOptions options =
+      model_options(checked(quantization_of(config, quantization)), dtype);
+  Loaded loaded{.threads = std::make_unique<ThreadPool>(2)};
+  loaded.model = checked(CpuModel::load(config, *checkpoint.weights, options, *loaded.threads));
+  return loaded;
+}
+
+LocalModel load_speaking(const std::string& path) {
+  LocalModelOptions options;
+  options.text.model = path;
+  options.dtype = DType::kBFloat16;
+  options.kv_cache_bytes = int64_t{256} << 20;
+  options.available_bytes = int64_t{8} << 30;
+  options.num_threads = 2;
+  options.engine.max_model_len = kModelLenMax;
+  return checked(load_local_model(std::move(options)));
+}
+
+Texts calibration_texts(const std::string& path) {
+  LocalModel model = load_speaking(path);
+  return checked(own_answers(model, kCalibrationAnswerTokens));
+}
+
+QuantizedModel calibrate(
+    const std::string& path, QuantizedFormat format, const Texts& texts, ThreadPool& pool
+) {
+  const Checkpoint checkpoint = checked(open_checkpoint(path));
+  const ModelConfig config = checked(parse_model_config(checkpoint.config));
+  return checked(
+      quantize_model(config, *checkpoint.weights, {.format = format, .texts = texts}, pool)
+  );
+}
+
+Loaded load_calibrated(const std::string& path, QuantizedFormat format, const Texts& texts) {
+  Loaded loaded{.threads = std::make_unique<ThreadPool>(2)};
+  QuantizedModel quantized = calibrate(path, format, texts, *loaded.threads);
+  loaded.model = checked(CpuModel::from_weights(
+      quantized.config,
+      std::move(quantized.weights),
+      model_options(format, DType::kBFloat16),
+      *loaded.threads
+  ));
+  return loaded;
+}
+
+std::string Variant::name() const {
+  return fmt::format(
+      "{}{}", name_of(format), rounding == Rounding::kCalibrated ? ", calibrated" : ""
+  );
+}
+
+Loaded load(const std::string& path, const Variant& variant, const Texts& texts) {
+  return variant.rounding == Rounding::kCalibrated ? load_calibrated(path, variant.format, texts)
+                                                   : load(path, variant.format);
+}
+
+std::span<const float> forward(CpuModel& model, std::span<const TokenId> tokens, size_t num_rows) {
+  ForwardBatch batch;
+  const auto num_tokens = static_cast<int32_t>(tokens.size());
+  for (int32_t i = 0; i < num_tokens; ++i) {
+    batch.token_ids.push_back(tokens[static_cast<size_t>(i)]);
+    batch.positions.push_back(i);
+    batch.slot_mapping.push_back(i);
+    if (i >= num_tokens - static_cast<int32_t>(num_rows)) {
+      batch.logit_rows.push_back(LogitRow::of_token(i));
+    }
+  }
+  batch.cu_seqlens = {0, num_tokens};
+  batch.context_lens = {num_tokens};
+  batch.max_blocks_per_sequence = div_ceil(num_tokens, model.block_size());
+  for (int32_t i = 0; i < batch.max_blocks_per_sequence; ++i) batch.block_tables.push_back(i);
+  return model.forward(batch);
+}
+
+std::optional<std::string> smollm2_path() {
+  Result<std::string> path = locate_model(kDefaultModel);
+  if (!path) return std::nullopt;
+  return *std::move(path);
+}
+
+std::vector<Answer> golden_answers(const std::string& name) {
+  const json::value file =
+      checked(read_json_file(MILLRACE_SOURCE_DIR "/tests/golden/greedy/" + name));
+  std::vector<Answer> answers;
+  for (const json::value& entry : file.as_array()) {
+    auto tokens = json::value_to<std::vector<TokenId>>(entry.at("prompt_token_ids"));
+    const auto ids = json::value_to<std::vector<TokenId>>(entry.at("token_ids"));
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    answers.push_back({.tokens = std::move(tokens), .num_answer_tokens = ids.size()});
+  }
+  return answers;
+}
+
+}  // namespace millrace

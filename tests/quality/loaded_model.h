@@ -1,0 +1,79 @@
+// Models as the quality tests compare them: in bfloat16, rounded while loading, and calibrated as
+// `millrace quantize` does it, without the way through a file.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/id.h"
+#include "base/thread_pool.h"
+#include "model/cpu_model.h"
+#include "quantization/quantize_model.h"
+#include "server/local_model.h"
+
+namespace millrace {
+
+// Of every model here: the longest sequence, and the tokens of a batch.
+inline constexpr int32_t kModelLenMax = 512;
+
+// A model and the threads it borrows.
+struct Loaded {
+  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<CpuModel> model;
+};
+
+// In `dtype`, in `quantization`, or as they are stored where `path` is a quantized model.
+Loaded load(
+    const std::string& path,
+    std::optional<QuantizedFormat> quantization,
+    DType dtype = DType::kBFloat16
+);
+
+// With an engine and its text side, in bfloat16.
+LocalModel load_speaking(const std::string& path);
+
+// Tokens of each answer that calibration reads in the tests: half of what the command takes, which
+// changes nothing (docs/decisions/0014).
+inline constexpr int32_t kCalibrationAnswerTokens = 32;
+
+using Texts = std::vector<std::vector<TokenId>>;
+
+// The answers of the bfloat16 model that calibration reads.
+Texts calibration_texts(const std::string& path);
+
+QuantizedModel calibrate(
+    const std::string& path, QuantizedFormat format, const Texts& texts, ThreadPool& pool
+);
+Loaded load_calibrated(const std::string& path, QuantizedFormat format, const Texts& texts);
+
+// How a model's weights became codes.
+enum class Rounding { kAtLoad, kCalibrated };
+
+struct Variant {
+  QuantizedFormat format;
+  Rounding rounding;
+
+  std::string name() const;  // "int8, calibrated"
+};
+
+Loaded load(const std::string& path, const Variant& variant, const Texts& texts);
+
+// The logits after each of the last `num_rows` tokens: [num_rows, vocab_size], valid until the next
+// call.
+std::span<const float> forward(CpuModel& model, std::span<const TokenId> tokens, size_t num_rows);
+
+// The default model's path; none where it is missing.
+std::optional<std::string> smollm2_path();
+
+// A prompt of tests/golden/greedy with the answer that transformers gave.
+struct Answer {
+  std::vector<TokenId> tokens;  // prompt and answer
+  size_t num_answer_tokens = 0;
+};
+std::vector<Answer> golden_answers(const std::string& name);
+
+}  // namespace millrace
