@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/quantized/quantized_matrix.h"
+#include "kernels/quantized/quantization.h"
 #include "model/config.h"
 #include "tensor/dtype.h"
 

@@ -137,12 +137,16 @@ class Quantize(unittest.TestCase):
             self.assertEqual(ids[:12], stated["token_ids"][:12])
             self.assertEqual(json.loads(run("generate", output, *prompt).stdout)["token_ids"], ids)
             self.assertIn("int8", run("plan", output).stdout)
+            faster = run("generate", output, *prompt, "--quantization", "w8a8")
+            self.assertEqual(json.loads(faster.stdout)["token_ids"][:8], stated["token_ids"][:8])
+            self.assertIn("w8a8", faster.stderr)
             speed = run("bench", "engine", output, "--prompt-len", "16", "--output-len", "2", "--batch-size", "1", "--repetitions", "1",
                         "--json")
             self.assertEqual({json.loads(line)["quantization"] for line in speed.stdout.splitlines()}, {"int8"}, speed.stderr)
 
             for arguments, hint in [
                 (["generate", output, "--prompt", "x", "--quantization", "int4"], "the weights are stored as int8"),
+                (["generate", output, "--prompt", "x", "--quantization", "w8a16"], "none, int8, w8a8 or int4"),
                 (["plan", output, "--quantization", "int4"], "the weights are stored as int8, not int4"),
                 (["quantize", output, "-o", output / "again"], "is quantized already"),
                 (["quantize", STORIES, "-o", output / "again", "--calibration", "a", "--calibration-tokens", "9"], "which --calibration replaces"),

@@ -94,6 +94,7 @@ void check_family(ModelFamily family) {
       {DType::kFloat16},
       {DType::kBFloat16},
       {DType::kBFloat16, QuantizedFormat::kInt8},
+      {DType::kBFloat16, Quantization::w8a8()},
       {DType::kFloat16, QuantizedFormat::kInt4},
   };
   for (const WeightFormat& format : formats) {

@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-CpuModelOptions model_options(std::optional<QuantizedFormat> quantization, DType dtype) {
+CpuModelOptions model_options(std::optional<Quantization> quantization, DType dtype) {
   return {
       .dtype = dtype,
       .quantization = quantization,
@@ -31,7 +31,7 @@ T checked(Result<T> result) {
 
 }  // namespace
 
-Loaded load(const std::string& path, std::optional<QuantizedFormat> quantization, DType dtype) {
+Loaded load(const std::string& path, std::optional<Quantization> quantization, DType dtype) {
   const Checkpoint checkpoint = checked(open_checkpoint(path));
   const ModelConfig config = checked(parse_model_config(checkpoint.config));
   const CpuModelOptions options =
@@ -67,13 +67,15 @@ QuantizedModel calibrate(
   );
 }
 
-Loaded load_calibrated(const std::string& path, QuantizedFormat format, const Texts& texts) {
+Loaded load_calibrated(
+    const std::string& path, const Quantization& quantization, const Texts& texts
+) {
   Loaded loaded{.threads = std::make_unique<ThreadPool>(2)};
-  QuantizedModel quantized = calibrate(path, format, texts, *loaded.threads);
+  QuantizedModel quantized = calibrate(path, quantization.format, texts, *loaded.threads);
   loaded.model = checked(CpuModel::from_weights(
       quantized.config,
       std::move(quantized.weights),
-      model_options(format, DType::kBFloat16),
+      model_options(quantization, DType::kBFloat16),
       *loaded.threads
   ));
   return loaded;
@@ -81,13 +83,14 @@ Loaded load_calibrated(const std::string& path, QuantizedFormat format, const Te
 
 std::string Variant::name() const {
   return fmt::format(
-      "{}{}", name_of(format), rounding == Rounding::kCalibrated ? ", calibrated" : ""
+      "{}{}", name_of(quantization), rounding == Rounding::kCalibrated ? ", calibrated" : ""
   );
 }
 
 Loaded load(const std::string& path, const Variant& variant, const Texts& texts) {
-  return variant.rounding == Rounding::kCalibrated ? load_calibrated(path, variant.format, texts)
-                                                   : load(path, variant.format);
+  return variant.rounding == Rounding::kCalibrated
+             ? load_calibrated(path, variant.quantization, texts)
+             : load(path, variant.quantization);
 }
 
 std::span<const float> forward(CpuModel& model, std::span<const TokenId> tokens, size_t num_rows) {

@@ -29,7 +29,7 @@ struct Loaded {
 // In `dtype`, in `quantization`, or as they are stored where `path` is a quantized model.
 Loaded load(
     const std::string& path,
-    std::optional<QuantizedFormat> quantization,
+    std::optional<Quantization> quantization,
     DType dtype = DType::kBFloat16
 );
 
@@ -48,13 +48,15 @@ Texts calibration_texts(const std::string& path);
 QuantizedModel calibrate(
     const std::string& path, QuantizedFormat format, const Texts& texts, ThreadPool& pool
 );
-Loaded load_calibrated(const std::string& path, QuantizedFormat format, const Texts& texts);
+Loaded load_calibrated(
+    const std::string& path, const Quantization& quantization, const Texts& texts
+);
 
 // How a model's weights became codes.
 enum class Rounding { kAtLoad, kCalibrated };
 
 struct Variant {
-  QuantizedFormat format;
+  Quantization quantization;
   Rounding rounding;
 
   std::string name() const;  // "int8, calibrated"

@@ -149,8 +149,13 @@ std::string_view name_of(MatrixKind kind) {
   return "";
 }
 
-void ProductErrors::add(std::string name, const ModelWeights& weights) {
-  Variant variant{.name = std::move(name), .weights = weights, .scalings = {}, .sums = {}};
+void ProductErrors::add(std::string name, const ModelWeights& weights, size_t num_input_terms) {
+  Variant variant{
+      .name = std::move(name),
+      .weights = weights,
+      .num_input_terms = num_input_terms,
+      .scalings = {},
+      .sums = {}};
   if (is_smoothed(weights, exact_)) {
     for (size_t index = 0; index < weights.layers.size(); ++index) {
       LayerScaling scaling = scaling_of(config_, weights.layers[index], exact_.layers[index]);
@@ -164,7 +169,9 @@ void ProductErrors::add(std::string name, const ModelWeights& weights) {
   variants_.push_back(std::move(variant));
 }
 
-std::vector<float> ProductErrors::product(const WeightMatrix& weights, ConstRows x) {
+std::vector<float> ProductErrors::product(
+    const WeightMatrix& weights, size_t num_input_terms, ConstRows x
+) {
   const WeightFormat formats[] = {
       {DType::kFloat32}, {DType::kBFloat16}, {DType::kBFloat16, QuantizedFormat::kInt8}};
   size_t num_bytes = 0;
@@ -183,6 +190,7 @@ std::vector<float> ProductErrors::product(const WeightMatrix& weights, ConstRows
        .weights = weights,
        .bias = {},
        .out = {out.data(), x.num_rows, num_rows, num_rows},
+       .num_terms = num_input_terms,
        .scratch = scratch->bytes()}
   );
   return out;
@@ -190,7 +198,7 @@ std::vector<float> ProductErrors::product(const WeightMatrix& weights, ConstRows
 
 void ProductErrors::observe(const MatrixPlace& place, ConstRows x) {
   const WeightMatrix& exact_matrix = matrix_at(exact_, place);
-  const std::vector<float> exact = product(exact_matrix, x);
+  const std::vector<float> exact = product(exact_matrix, 1, x);
   const size_t num_outputs = exact_matrix.num_rows();
   for (Variant& variant : variants_) {
     const ProductScaling& scaling = variant.scalings[{place.kind, place.layer}];
@@ -201,7 +209,9 @@ void ProductErrors::observe(const MatrixPlace& place, ConstRows x) {
       inputs[i] = x.row(i / x.num_columns)[column] * factor;
     }
     const std::vector<float> found = product(
-        matrix_at(variant.weights, place), {inputs.data(), x.num_rows, x.num_columns, x.num_columns}
+        matrix_at(variant.weights, place),
+        variant.num_input_terms,
+        {inputs.data(), x.num_rows, x.num_columns, x.num_columns}
     );
     Sum& sum = variant.sums[{place.kind, place.layer}];
     for (size_t token = 0; token < x.num_rows; ++token) {

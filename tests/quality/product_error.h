@@ -32,8 +32,9 @@ class ProductErrors : public InputObserver {
   ProductErrors(const ModelConfig& config, const ModelWeights& exact, ThreadPool& pool)
       : config_(config), exact_(exact), pool_(pool) {}
 
-  // `weights`: of the same model, rounded while loading or calibrated.
-  void add(std::string name, const ModelWeights& weights);
+  // `weights`: of the same model, rounded while loading or calibrated. `num_input_terms`: as
+  // Quantization.
+  void add(std::string name, const ModelWeights& weights, size_t num_input_terms = 1);
 
   void observe(const MatrixPlace& place, ConstRows x) override;
 
@@ -52,10 +53,11 @@ class ProductErrors : public InputObserver {
   struct Variant {
     std::string name;
     const ModelWeights& weights;
+    size_t num_input_terms = 1;
     std::map<Place, ProductScaling> scalings;
     std::map<Place, Sum> sums;
   };
-  std::vector<float> product(const WeightMatrix& weights, ConstRows x);
+  std::vector<float> product(const WeightMatrix& weights, size_t num_input_terms, ConstRows x);
 
   const ModelConfig& config_;
   const ModelWeights& exact_;

@@ -114,13 +114,13 @@ void expect_errors(
   const Texts texts = calibration_texts(path);
   std::vector<std::unique_ptr<ModelWeights>> rounded;
   for (const ErrorBound& bound : bounds) {
-    const QuantizedFormat format = bound.variant.format;
+    const Quantization& quantization = bound.variant.quantization;
     rounded.push_back(std::make_unique<ModelWeights>(
         bound.variant.rounding == Rounding::kCalibrated
-            ? calibrate(path, format, texts, pool).weights
-            : weights_of(*checkpoint, config, {DType::kBFloat16, format}, pool)
+            ? calibrate(path, quantization.format, texts, pool).weights
+            : weights_of(*checkpoint, config, {DType::kBFloat16, quantization}, pool)
     ));
-    errors.add(bound.variant.name(), *rounded.back());
+    errors.add(bound.variant.name(), *rounded.back(), quantization.num_input_terms);
   }
 
   const Loaded reader = load(path, std::nullopt);

@@ -36,9 +36,11 @@ TEST(Quality, SmolLm2StaysWithinItsBounds) {
   const std::optional<std::string> path = smollm2_path();
   if (!path) GTEST_SKIP() << "the default model is missing: ./dev setup fetches it";
   const Bound bounds[] = {
-      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, 0.0035},
+      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, 0.0030},
+      {{Quantization::w8a8(), Rounding::kAtLoad}, 0.0035},
       {{QuantizedFormat::kInt4, Rounding::kAtLoad}, 0.38},
-      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, 0.0017},
+      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, 1e-3},
+      {{Quantization::w8a8(), Rounding::kCalibrated}, 0.0017},
       {{QuantizedFormat::kInt4, Rounding::kCalibrated}, 0.12},
   };
   expect_quality(*path, golden_answers("smollm2.json"), bounds);

@@ -126,8 +126,8 @@ Result<void> run_compare(const std::vector<std::string>& arguments) {
   if (!pieces) return pieces.error();
   for (size_t i = 2; i < arguments.size(); ++i) {
     const std::string& name = arguments[i];
-    const std::optional<QuantizedFormat> format = quantized_format_from_name(name);
-    const Loaded model = format ? load(path, format) : load(name, std::nullopt);
+    const std::optional<Quantization> quantization = quantization_from_name(name);
+    const Loaded model = quantization ? load(path, quantization) : load(name, std::nullopt);
     const Divergence found = compare_pieces(*base.model, *model.model, *pieces);
     fmt::print("{}\n", to_json_text(object_of(name, *model.model, found)));
     std::fflush(stdout);

@@ -280,8 +280,13 @@ Result<int> measure(const EngineFlags& flags, LocalRunner& runner, InterruptSign
   plan.layout = *layout;
   plan.num_repetitions = flags.num_repetitions;
   plan.instruction = instruction_of(model.options());
+  const std::optional<Quantization>& quantization = model.options().quantization;
+  const double num_input_terms =
+      quantization ? static_cast<double>(quantization->num_input_terms) : 1.0;
   plan.work_of = [&](const ForwardBatch& batch) {
-    return forward_work(model.config(), bytes, batch);
+    ForwardWork work = forward_work(model.config(), bytes, batch);
+    work.matrix_operations *= num_input_terms;
+    return work;
   };
   plan.on_progress = [&bar](double fraction, const std::string& what) {
     bar->show(fraction, what);
@@ -292,7 +297,6 @@ Result<int> measure(const EngineFlags& flags, LocalRunner& runner, InterruptSign
   const std::vector<SpeedResult> results = measure_speed(model, *limits, plan, stop.get_token());
   bar.reset();
   // As it runs, which a model that `millrace quantize` made says itself.
-  const std::optional<Quantization> quantization = model.options().quantization;
   const SpeedSubject subject = {
       .model = flags.model,
       .quantization = quantization ? std::string(name_of(*quantization)) : "none",

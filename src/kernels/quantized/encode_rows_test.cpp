@@ -24,25 +24,30 @@ struct Encoded {
     return {rows.data, rows.data + rows.num_rows * rows.stride};
   }
   const std::byte* row(size_t index) const { return rows.data + index * rows.stride; }
-  int value(size_t row_index, size_t column) const {
-    return std::bit_cast<int8_t>(row(row_index)[column]);
+  // A part is one term of a group.
+  size_t num_parts() const { return rows.num_groups * rows.num_terms; }
+  int value(size_t row_index, size_t part, size_t input) const {
+    return std::bit_cast<int8_t>(row(row_index)[part * 64 + input]);
   }
-  float scale(size_t row_index, size_t group) const {
+  float scale(size_t row_index, size_t part) const {
     float scale = 0.0F;
-    std::memcpy(&scale, row(row_index) + rows.num_groups * 64 + group * 4, sizeof scale);
+    std::memcpy(&scale, row(row_index) + num_parts() * 64 + part * 4, sizeof scale);
     return scale;
   }
-  int32_t start(size_t row_index, size_t group) const {
+  int32_t start(size_t row_index, size_t part) const {
     int32_t start = 0;
-    std::memcpy(&start, row(row_index) + rows.num_groups * 68 + group * 4, sizeof start);
+    std::memcpy(&start, row(row_index) + num_parts() * 68 + part * 4, sizeof start);
     return start;
   }
 };
 
-Encoded encode(const Executor& executor, std::vector<float> x, size_t num_columns) {
+Encoded encode(
+    const Executor& executor, std::vector<float> x, size_t num_columns, size_t num_terms = 1
+) {
   const size_t num_rows = x.size() / num_columns;
-  Encoded encoded{.scratch = *Buffer::allocate(num_rows * EncodedRows::row_bytes(num_columns, 1))};
-  encoded.rows = encode_rows(executor, rows_of(x, num_columns), 1, encoded.scratch.bytes());
+  const size_t row_bytes = EncodedRows::row_bytes(num_columns, num_terms);
+  Encoded encoded{.scratch = *Buffer::allocate(num_rows * row_bytes)};
+  encoded.rows = encode_rows(executor, rows_of(x, num_columns), num_terms, encoded.scratch.bytes());
   return encoded;
 }
 
@@ -88,14 +93,44 @@ TEST(EncodeRows, RoundsEachGroupToWithinHalfAStepOfItsLargest) {
       const float scale = encoded.scale(row, group);
       int sum = 0;
       int peak = 0;
-      for (size_t i = group * 64; i < group * 64 + 64; ++i) {
-        const int value = encoded.value(row, i);
-        EXPECT_NEAR(static_cast<float>(value) * scale, rotated[i], scale * 0.501F);
+      for (size_t i = 0; i < 64; ++i) {
+        const int value = encoded.value(row, group, i);
+        EXPECT_NEAR(static_cast<float>(value) * scale, rotated[group * 64 + i], scale * 0.501F);
         sum += value;
         peak = std::max(peak, std::abs(value));
       }
       EXPECT_EQ(peak, 127);
       EXPECT_EQ(encoded.start(row, group), kSumStart - 128 * sum);
+    }
+  }
+}
+
+TEST(EncodeRows, KeepsInASecondTermWhatTheFirstLost) {
+  ThreadPool pool(1);
+  const std::vector<float> x = random_floats(3 * 300, 6);
+  const Encoded one = encode({Isa::kReference, pool}, x, 300);
+  const Encoded two = encode({Isa::kReference, pool}, x, 300, 2);
+  for (size_t row = 0; row < 3; ++row) {
+    std::vector<float> rotated(320);
+    std::copy_n(&x[row * 300], 300, rotated.begin());
+    rotate(Isa::kReference, rotated, 64);
+    for (size_t group = 0; group < 5; ++group) {
+      const size_t first = 2 * group;
+      const size_t second = 2 * group + 1;
+      EXPECT_EQ(two.scale(row, first), one.scale(row, group));
+      EXPECT_EQ(two.start(row, first), one.start(row, group));
+      EXPECT_NEAR(two.scale(row, second) / two.scale(row, first), 1.0F / 254.0F, 1e-8F);
+      int sum = 0;
+      for (size_t i = 0; i < 64; ++i) {
+        EXPECT_EQ(two.value(row, first, i), one.value(row, group, i));
+        const int value = two.value(row, second, i);
+        const float rest = rotated[group * 64 + i] -
+                           static_cast<float>(one.value(row, group, i)) * one.scale(row, group);
+        const float step = two.scale(row, second);
+        EXPECT_NEAR(static_cast<float>(value) * step, rest, step * 0.51F);
+        sum += value;
+      }
+      EXPECT_EQ(two.start(row, second), kSumStart - 128 * sum);
     }
   }
 }
@@ -108,11 +143,14 @@ TEST(EncodeRows, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
       std::vector<float> x = random_floats(num_rows * num_columns, 7);
       for (size_t i = 0; i < x.size(); i += 9) x[i] *= 1e-3F;
       std::fill_n(x.begin(), num_columns, num_rows == 2 ? 0.0F : 1.0F);
-      const Encoded expected = encode({Isa::kReference, one}, x, num_columns);
-      for (const Isa isa : supported_isas()) {
-        EXPECT_EQ(encode({isa, one}, x, num_columns).bytes(), expected.bytes())
-            << name_of(isa) << ' ' << num_rows << " x " << num_columns;
-        EXPECT_EQ(encode({isa, three}, x, num_columns).bytes(), expected.bytes()) << name_of(isa);
+      for (const size_t terms : {1, 2}) {
+        const Encoded expected = encode({Isa::kReference, one}, x, num_columns, terms);
+        for (const Isa isa : supported_isas()) {
+          EXPECT_EQ(encode({isa, one}, x, num_columns, terms).bytes(), expected.bytes())
+              << name_of(isa) << ' ' << num_rows << " x " << num_columns << ' ' << terms;
+          EXPECT_EQ(encode({isa, three}, x, num_columns, terms).bytes(), expected.bytes())
+              << name_of(isa);
+        }
       }
     }
   }

@@ -47,18 +47,20 @@ std::vector<QuantizedMatrix> cold_matrices(QuantizedFormat format, const Layer& 
   return matrices;
 }
 
-// Arguments: layer, format, tokens, threads.
+// Arguments: layer, index of kQuantizations, tokens, threads.
 void BM_LinearQuantized(benchmark::State& state) {
   const Layer& layer = kLayers[static_cast<size_t>(state.range(0))];
-  const auto format = static_cast<QuantizedFormat>(state.range(1));
+  const Quantization& quantization = kQuantizations[static_cast<size_t>(state.range(1))];
+  const size_t num_terms = quantization.num_input_terms;
   const auto num_tokens = static_cast<size_t>(state.range(2));
   ThreadPool pool(static_cast<size_t>(state.range(3)));
   const Executor executor{best_isa(), pool};
-  const std::vector<QuantizedMatrix> matrices = cold_matrices(format, layer);
+  const std::vector<QuantizedMatrix> matrices = cold_matrices(quantization.format, layer);
   std::vector<float> x = random_floats(num_tokens * layer.num_inputs, 2);
   std::vector<float> out(num_tokens * layer.num_outputs);
-  Buffer scratch = encoding_scratch(num_tokens, layer.num_inputs);
-  const EncodedRows rows = encode_rows(executor, rows_of(x, layer.num_inputs), 1, scratch.bytes());
+  Buffer scratch = encoding_scratch(num_tokens, layer.num_inputs, num_terms);
+  const EncodedRows rows =
+      encode_rows(executor, rows_of(x, layer.num_inputs), num_terms, scratch.bytes());
   size_t next = 0;
   for (auto _ : state) {
     linear_quantized(
@@ -73,22 +75,23 @@ void BM_LinearQuantized(benchmark::State& state) {
   }
   const auto iterations = static_cast<double>(state.iterations());
   const double bytes = static_cast<double>(matrices[0].num_bytes()) * iterations;
-  const double operations = 2.0 * static_cast<double>(num_tokens * layer.num_inputs) *
+  const double operations = 2.0 * static_cast<double>(num_tokens * layer.num_inputs * num_terms) *
                             static_cast<double>(matrices[0].num_rows()) * iterations;
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
   state.counters["GOP/s"] = benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsRate);
-  state.SetLabel(std::string(layer.name) + ' ' + std::string(name_of(format)));
+  state.SetLabel(std::string(layer.name) + ' ' + std::string(name_of(quantization)));
 }
 
-// Arguments: inputs, tokens.
+// Arguments: inputs, tokens, terms.
 void BM_EncodeRows(benchmark::State& state) {
   const auto num_inputs = static_cast<size_t>(state.range(0));
   const auto num_tokens = static_cast<size_t>(state.range(1));
+  const auto num_terms = static_cast<size_t>(state.range(2));
   ThreadPool pool(1);
   std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
-  Buffer scratch = encoding_scratch(num_tokens, num_inputs);
+  Buffer scratch = encoding_scratch(num_tokens, num_inputs, num_terms);
   for (auto _ : state) {
-    encode_rows({best_isa(), pool}, rows_of(x, num_inputs), 1, scratch.bytes());
+    encode_rows({best_isa(), pool}, rows_of(x, num_inputs), num_terms, scratch.bytes());
     benchmark::ClobberMemory();
   }
   const auto values =
@@ -98,11 +101,11 @@ void BM_EncodeRows(benchmark::State& state) {
 
 void add_linear(benchmark::internal::Benchmark* bench) {
   for (int64_t layer = 0; layer < static_cast<int64_t>(kLayers.size()); ++layer) {
-    for (const QuantizedFormat format : kQuantizedFormats) {
+    for (int64_t quantization = 0; quantization < std::ssize(kQuantizations); ++quantization) {
       for (const int64_t num_tokens : {1, 4, 8, 64, 512}) {
         for (const int64_t num_threads : {1, 2}) {
           if (num_tokens == 512 && layer == 3) continue;  // nobody wants so many logits
-          bench->Args({layer, static_cast<int64_t>(format), num_tokens, num_threads});
+          bench->Args({layer, quantization, num_tokens, num_threads});
         }
       }
     }
@@ -110,11 +113,13 @@ void add_linear(benchmark::internal::Benchmark* bench) {
 }
 
 BENCHMARK(BM_LinearQuantized)
-    ->ArgNames({"layer", "format", "tokens", "threads"})
+    ->ArgNames({"layer", "quantization", "tokens", "threads"})
     ->Apply(add_linear)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
-BENCHMARK(BM_EncodeRows)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_EncodeRows)
+    ->ArgsProduct({{896, 4864}, {1, 64}, {1, 2}})
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace millrace

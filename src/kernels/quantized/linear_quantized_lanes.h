@@ -18,10 +18,10 @@ constexpr size_t kBlockInputBytes = 528 << 10;  // 96 tokens of 4864 inputs
 constexpr size_t kBlockTokensMax = 256;
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
 constexpr size_t kBlockWeightBytes = 16384;
-// Up to so many groups, few tokens take one panel after another: one stream of reads, which is what
-// the processor fetches ahead best (32 GB/s instead of 20 with 14 groups and a thread). With more
-// groups the tokens' inputs fall out of the first cache until the next panel, and two panels share
-// them.
+// Up to so many groups (of each term), few tokens take one panel after another: one stream of
+// reads, which is what the processor fetches ahead best (32 GB/s instead of 20 with 14 groups and a
+// thread). With more groups the tokens' inputs fall out of the first cache until the next panel,
+// and two panels share them.
 constexpr size_t kFewGroups = 28;
 
 // add_groups() for 1 .. Shape::tokens_for(kPanels) tokens.
@@ -111,7 +111,7 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
 
 template <class Dots, class Shape, class Weights, size_t kPanels>
 void run_quantized_panels(const QuantizedTask& task, const TilePlace& place) {
-  if (place.num_tokens <= Shape::tokens_for(1) && task.num_groups <= kFewGroups) {
+  if (place.num_tokens <= Shape::tokens_for(1) && task.num_groups * task.num_terms <= kFewGroups) {
     run_few<Dots, Shape, Weights, kPanels>(task, place);
   } else {
     run_block<Dots, Shape, Weights, kPanels>(task, place);

@@ -39,6 +39,7 @@ const std::vector<Shape>& shapes() {
 
 struct Problem {
   Shape shape;
+  size_t num_terms = 1;
   LinearEpilogue epilogue;
   QuantizedMatrix weights;
   std::vector<float> x;
@@ -47,7 +48,7 @@ struct Problem {
 };
 
 Problem make_problem(
-    const Shape& shape, QuantizedFormat format, LinearEpilogue epilogue, bool with_bias
+    const Shape& shape, const Quantization& quantization, LinearEpilogue epilogue, bool with_bias
 ) {
   const size_t num_rows = epilogue == LinearEpilogue::kSiluMul
                               ? 2 * round_up<size_t>(shape.num_outputs, 16)
@@ -55,8 +56,9 @@ Problem make_problem(
   const std::vector<float> rows = random_floats(num_rows * shape.num_inputs, 11);
   Problem problem = {
       .shape = shape,
+      .num_terms = quantization.num_input_terms,
       .epilogue = epilogue,
-      .weights = quantized(format, rows, shape.num_inputs),
+      .weights = quantized(quantization.format, rows, shape.num_inputs),
       .x = random_floats(shape.num_tokens * shape.num_inputs, 12),
       .bias = {},
       .out = random_floats(shape.num_tokens * shape.num_outputs, 13),
@@ -68,9 +70,11 @@ Problem make_problem(
 std::vector<float> solve(const Executor& executor, const Problem& problem) {
   std::vector<float> x = problem.x;
   std::vector<float> out = problem.out;
-  Buffer scratch = encoding_scratch(problem.shape.num_tokens, problem.shape.num_inputs);
-  const EncodedRows rows =
-      encode_rows(executor, rows_of(x, problem.shape.num_inputs), 1, scratch.bytes());
+  Buffer scratch =
+      encoding_scratch(problem.shape.num_tokens, problem.shape.num_inputs, problem.num_terms);
+  const EncodedRows rows = encode_rows(
+      executor, rows_of(x, problem.shape.num_inputs), problem.num_terms, scratch.bytes()
+  );
   linear_quantized(
       executor,
       {.x = rows,
@@ -87,17 +91,22 @@ std::vector<float> rounded_inputs(const Problem& problem) {
   ThreadPool pool(1);
   const size_t num_inputs = problem.shape.num_inputs;
   std::vector<float> x = problem.x;
-  Buffer scratch = encoding_scratch(problem.shape.num_tokens, num_inputs);
-  const EncodedRows rows =
-      encode_rows({Isa::kReference, pool}, rows_of(x, num_inputs), 1, scratch.bytes());
+  Buffer scratch = encoding_scratch(problem.shape.num_tokens, num_inputs, problem.num_terms);
+  const EncodedRows rows = encode_rows(
+      {Isa::kReference, pool}, rows_of(x, num_inputs), problem.num_terms, scratch.bytes()
+  );
   const size_t rotation = rotation_size(num_inputs);
   for (size_t token = 0; token < rows.num_rows; ++token) {
     const std::byte* row = rows.data + token * rows.stride;
     std::vector<float> values(rows.num_groups * 64);
-    for (size_t i = 0; i < values.size(); ++i) {
+    const size_t num_parts = rows.num_groups * rows.num_terms;
+    for (size_t part = 0; part < num_parts; ++part) {
       float scale = 0.0F;
-      std::memcpy(&scale, row + values.size() + i / 64 * 4, sizeof scale);
-      values[i] = static_cast<float>(static_cast<int8_t>(row[i])) * scale;
+      std::memcpy(&scale, row + num_parts * 64 + part * 4, sizeof scale);
+      for (size_t i = 0; i < 64; ++i) {
+        const auto value = static_cast<float>(static_cast<int8_t>(row[part * 64 + i]));
+        values[part / rows.num_terms * 64 + i] += value * scale;
+      }
     }
     rotate(Isa::kReference, values, rotation);
     for (size_t i = 0; i < num_inputs; ++i) {
@@ -142,13 +151,13 @@ constexpr LinearEpilogue kEpilogues[] = {
 TEST(LinearQuantized, IsTheProductOfWhatWasRounded) {
   ThreadPool pool(1);
   for (const LinearEpilogue epilogue : kEpilogues) {
-    for (const QuantizedFormat format : kQuantizedFormats) {
-      const Problem problem = make_problem({3, 192, 37}, format, epilogue, true);
+    for (const Quantization& quantization : kQuantizations) {
+      const Problem problem = make_problem({3, 192, 37}, quantization, epilogue, true);
       const std::vector<float> x = rounded_inputs(problem);
       const std::vector<float> out = solve({Isa::kReference, pool}, problem);
       for (size_t i = 0; i < out.size(); ++i) {
         const double exact = exact_output(problem, x, i);
-        EXPECT_NEAR(out[i], exact, 2e-4) << name_of(format) << " element " << i;
+        EXPECT_NEAR(out[i], exact, 2e-4) << name_of(quantization) << " element " << i;
       }
     }
   }
@@ -158,19 +167,29 @@ TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
   ThreadPool one(1);
   ThreadPool three(3);
   for (const LinearEpilogue epilogue : kEpilogues) {
-    for (const QuantizedFormat format : kQuantizedFormats) {
+    for (const Quantization& quantization : kQuantizations) {
       for (const Shape& shape : shapes()) {
         const bool with_bias = shape.num_tokens % 2 == 1;
-        const Problem problem = make_problem(shape, format, epilogue, with_bias);
+        const Problem problem = make_problem(shape, quantization, epilogue, with_bias);
         const std::vector<float> expected = solve({Isa::kReference, one}, problem);
         for (const Isa isa : supported_isas()) {
           ASSERT_EQ(bits_of(solve({isa, one}, problem)), bits_of(expected))
-              << name_of(isa) << ' ' << name_of(format) << ' ' << shape.num_tokens << " x "
+              << name_of(isa) << ' ' << name_of(quantization) << ' ' << shape.num_tokens << " x "
               << shape.num_inputs << " x " << shape.num_outputs;
           ASSERT_EQ(bits_of(solve({isa, three}, problem)), bits_of(expected)) << name_of(isa);
         }
       }
     }
+  }
+}
+
+TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsWithTwoTerms) {
+  ThreadPool pool(1);
+  const Problem problem =
+      make_problem({3, 192, 37}, QuantizedFormat::kInt8, LinearEpilogue::kStore, true);
+  const std::vector<float> out = solve({best_isa(), pool}, problem);
+  for (size_t i = 0; i < out.size(); ++i) {
+    EXPECT_NEAR(out[i], exact_output(problem, problem.x, i), 1e-3) << "element " << i;
   }
 }
 
@@ -198,15 +217,16 @@ TEST(LinearQuantized, IsExactWhereBytesAreLargest) {
 
 TEST(LinearQuantized, GivesATokenTheSameBitsAloneAndAmongOthers) {
   ThreadPool pool(2);
-  for (const QuantizedFormat format : kQuantizedFormats) {
+  for (const Quantization& quantization : kQuantizations) {
     for (const Isa isa : supported_isas()) {
-      const Problem all = make_problem({77, 150, 100}, format, LinearEpilogue::kStore, false);
+      const Problem all = make_problem({77, 150, 100}, quantization, LinearEpilogue::kStore, false);
       const std::vector<float> together = solve({isa, pool}, all);
       for (size_t token = 0; token < 77; token += 4) {
         std::vector<float> x(&all.x[token * 150], &all.x[token * 150] + 150);
         std::vector<float> out(100);
-        Buffer scratch = encoding_scratch(1, 150);
-        const EncodedRows rows = encode_rows({isa, pool}, rows_of(x, 150), 1, scratch.bytes());
+        Buffer scratch = encoding_scratch(1, 150, all.num_terms);
+        const EncodedRows rows =
+            encode_rows({isa, pool}, rows_of(x, 150), all.num_terms, scratch.bytes());
         linear_quantized(
             {isa, pool}, {.x = rows, .weights = all.weights, .bias = {}, .out = rows_of(out, 100)}
         );

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/quantized/encode_rows.h"
+#include "kernels/quantized/quantization.h"
 #include "kernels/quantized/quantized_matrix.h"
 #include "kernels/test_data.h"
 #include "tensor/buffer.h"
@@ -15,6 +16,8 @@
 namespace millrace {
 
 constexpr QuantizedFormat kQuantizedFormats[] = {QuantizedFormat::kInt8, QuantizedFormat::kInt4};
+constexpr Quantization kQuantizations[] = {
+    QuantizedFormat::kInt8, Quantization::w8a8(), QuantizedFormat::kInt4};
 
 // `rows`: [num_rows, num_columns].
 inline QuantizedMatrix quantized(
@@ -51,8 +54,8 @@ inline std::vector<double> upper_factor(const std::vector<double>& h, size_t siz
 }
 
 // Memory for the encoded rows of a matrix.
-inline Buffer encoding_scratch(size_t num_rows, size_t num_columns) {
-  return *Buffer::allocate(num_rows * EncodedRows::row_bytes(num_columns, 1));
+inline Buffer encoding_scratch(size_t num_rows, size_t num_columns, size_t num_terms) {
+  return *Buffer::allocate(num_rows * EncodedRows::row_bytes(num_columns, num_terms));
 }
 
 }  // namespace millrace
