@@ -17,7 +17,7 @@ usage: bench/cpu.sh [OPTIONS]
   --convert-python FILE  Python with torch and transformers for it (default: that of --vllm, else of --openvino)
   --model DIR            a folder with config.json, run with random weights (default: configs/Qwen2-0.5B)
   --tokenizer DIR        of that model (default: ../shared/data/tokenizers/qwen2.5)
-  --formats A,B          of: bf16,int8,int4 (default: all)
+  --formats A,B          of: bf16,int8,w8a8,int4 (default: all); w8a8, millrace's faster int8, stands beside the others' int8
   --only A,B             of: qwen,smollm2,serving (default: all)
   --batch-size A,B       of decodes (default: 1,4,8)
   --context-len N        of one more decode, of ours alone (default: 8192)
@@ -37,7 +37,7 @@ millrace=build/release/millrace
 llama='' ik_llama='' openvino='' vllm='' convert='' convert_python=''
 model=configs/Qwen2-0.5B
 tokenizer=../shared/data/tokenizers/qwen2.5
-formats=bf16,int8,int4
+formats=bf16,int8,w8a8,int4
 only=qwen,smollm2,serving
 batch_sizes=1,4,8
 context_len=8192
@@ -73,7 +73,8 @@ done
 [ -e "$model/config.json" ] || die "no $model/config.json: --model DIR"
 [ -e "$tokenizer/tokenizer.json" ] || die "no $tokenizer/tokenizer.json: --tokenizer DIR"
 wants() { tr ',' '\n' <<<"$only" | grep -qx "$1"; }
-has_format() { tr ',' '\n' <<<"$formats" | grep -qx "$1"; }
+# Of the files of other engines.
+has_format() { tr ',' '\n' <<<"${formats//w8a8/int8}" | grep -qx "$1"; }
 
 mkdir -p "$work"
 work=$(realpath "$work")
@@ -122,7 +123,7 @@ prepare_ggufs() {
 prepare_openvino() {
   [ -n "$openvino" ] && wants qwen || return 0
   local format weights
-  for format in ${formats//,/ }; do
+  for format in $(tr ',' '\n' <<<"${formats//w8a8/int8}" | sort -u); do
     weights=$format
     [ "$format" = bf16 ] && weights=fp16 # computed in bfloat16 where the processor has it
     make_file "$work/$name.$format.openvino" "$openvino/bin/optimum-cli" export openvino --model "$checkpoint" \
@@ -154,7 +155,7 @@ formats, only = env["formats"].split(","), env["only"].split(",")
 commands = {"millrace": f"millrace bench engine DIR --dtype bfloat16 --quantization F --batch-size B --threads {threads}"}
 
 def present(pattern):
-    paths = {name: work / pattern.format(name) for name in formats}
+    paths = {name: work / pattern.format("int8" if name == "w8a8" else name) for name in formats}
     return {name: str(path) for name, path in paths.items() if path.exists()}
 
 def llamas(model):

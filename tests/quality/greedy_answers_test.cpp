@@ -167,14 +167,14 @@ TEST(GreedyAnswers, SmolLm2InInt8AnswersAsInBFloat16ButForNearTies) {
       "float32", compared(load(*path, std::nullopt, DType::kFloat32)), answers.size(), {0.7, 0, 0.2}
   );
   expect_answers(
-      "int8", compared(load(*path, QuantizedFormat::kInt8)), answers.size(), {0.25, 0.075, 0.6}
+      "int8", compared(load(*path, QuantizedFormat::kInt8)), answers.size(), {0.3, 0.05, 0.6}
   );
   const Texts texts = calibration_texts(*path);
   expect_answers(
       "int8, calibrated",
       compared(load_calibrated(*path, QuantizedFormat::kInt8, texts)),
       answers.size(),
-      {0.4, 0.025, 0.5}
+      {0.5, 0.01, 0.5}
   );
 }
 
