@@ -126,6 +126,7 @@ Result<std::vector<std::vector<TokenId>>> read_calibration(
   if (!model) return model.error();
   if (!flags.calibration.empty()) return paragraphs_of(*model, flags.calibration);
   ProgressBar bar("calibration: the model's own answers");
+  bar.show(0.0);
   return own_answers(*model, num_answer_tokens, [&bar](double fraction) { bar.show(fraction); });
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 #include <filesystem>
 
@@ -215,6 +216,32 @@ TEST(CpuModel, GivesTheSameBitsWhollyInChunksTokenByTokenAndAmongNeighbours) {
         EXPECT_EQ(run_prompt(*model, prompt.token_ids, 13, 4), whole) << golden.name;
       }
     }
+  }
+}
+
+double squared_distance(const Logits& a, const Logits& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference =
+        static_cast<double>(std::bit_cast<float>(a[i]) - std::bit_cast<float>(b[i]));
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+TEST(CpuModel, MultipliesAsManyTermsAsTheQuantizationSays) {
+  ThreadPool pool(1);
+  for (const Golden& golden : read_goldens()) {
+    const auto logits = [&](std::optional<Quantization> quantization) {
+      const auto model =
+          load_tiny(golden, options_for({DType::kFloat32, quantization}), pool, DType::kFloat32);
+      return run_prompt(*model, golden.prompts.front().token_ids, kMaxModelLen);
+    };
+    const Logits exact = logits(std::nullopt);
+    EXPECT_LT(
+        squared_distance(logits(QuantizedFormat::kInt8), exact),
+        squared_distance(logits(Quantization::w8a8()), exact)
+    ) << golden.name;
   }
 }
 

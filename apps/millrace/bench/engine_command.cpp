@@ -284,6 +284,7 @@ Result<int> measure(const EngineFlags& flags, LocalRunner& runner, InterruptSign
   const double num_input_terms =
       quantization ? static_cast<double>(quantization->num_input_terms) : 1.0;
   plan.work_of = [&](const ForwardBatch& batch) {
+    // Each term is a product of its own with the peak's instruction.
     ForwardWork work = forward_work(model.config(), bytes, batch);
     work.matrix_operations *= num_input_terms;
     return work;
