@@ -203,8 +203,7 @@ class TooMuch(unittest.TestCase):
                 peer = server.peer()
                 peer.send(request_bytes("POST", "/v1/completions", completion(max_tokens=LONG, stream=True, seed=i)))
                 peers.append(peer)
-            eventually(lambda: server.metric("vllm:num_requests_running") + server.metric("vllm:num_requests_waiting")
-                       == 4, what="four live")
+            eventually(lambda: server.num_live() == 4, what="four live")
             for fields in ({}, {"stream": True}):
                 response = server.complete(**fields)
                 self.assertEqual(response.status, 503, response)

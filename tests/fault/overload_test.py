@@ -28,16 +28,12 @@ def send(server, key=None, **fields):
     return peer
 
 
-def live(server):
-    return server.metric("vllm:num_requests_running") + server.metric("vllm:num_requests_waiting")
-
-
 class Limits(unittest.TestCase):
     def fill(self, server, count, key=None):
-        before = live(server)
+        before = server.num_live()
         for seed in range(count):
             self.enterContext(send(server, key, stream=True, seed=seed))
-        eventually(lambda: live(server) == before + count, what=f"{count} more under way")
+        eventually(lambda: server.num_live() == before + count, what=f"{count} more under way")
 
     def check_refused(self, response, status, code):
         self.assertEqual((response.status, response.error()["code"]), (status, code), response)
@@ -50,7 +46,7 @@ class Limits(unittest.TestCase):
         self.check_refused(server.complete(stream=True), 503, "server_overloaded")
         self.assertEqual(server.metrics()['millrace:requests_refused_total{model_name="test-model",engine="0",'
                                           'reason="queued_reqs"}'], 2)
-        self.assertEqual(live(server), 5)
+        self.assertEqual(server.num_live(), 5)
 
     def test_a_burst_never_gets_further_than_the_limit(self):
         """vLLM's limit was checked when a request came, and the request was counted later: a burst went past it."""
@@ -84,12 +80,12 @@ class Limits(unittest.TestCase):
         server = self.enterContext(Server("--max-num-seqs", 1, "--max-num-queued-tokens", 100, tokens_per_second=SLOW))
         self.fill(server, 1)
         self.enterContext(send(server, prompt=[5] * 90, stream=True))
-        eventually(lambda: live(server) == 2, what="one waiting")
+        eventually(lambda: server.num_live() == 2, what="one waiting")
         self.check_refused(server.complete(prompt=[5] * 11), 503, "server_overloaded")
         self.enterContext(send(server, prompt=[5] * 10, stream=True))
-        eventually(lambda: live(server) == 3, what="two waiting")
+        eventually(lambda: server.num_live() == 3, what="two waiting")
         self.check_refused(server.complete(prompt=[5]), 503, "server_overloaded")
-        self.assertEqual(server.metric("millrace:num_waiting_tokens"), 100)
+        server.wait_until_metric("millrace:num_waiting_tokens", 100)
 
     def test_who_has_more_than_its_share_is_told_so(self):
         server = self.enterContext(Server("--max-num-seqs", 2, "--max-num-live-seqs", 6, "--api-key", "greedy", "--api-key", "modest", tokens_per_second=SLOW))
@@ -112,7 +108,7 @@ class Limits(unittest.TestCase):
             response = server.complete(**fields)
             self.assertEqual((response.status, response.error()["param"]), (400, param), response)
         self.enterContext(send(server, n=16, max_tokens=LONG, stream=True))
-        eventually(lambda: live(server) == 16, what="the one that takes most of it")
+        eventually(lambda: server.num_live() == 16, what="the one that takes most of it")
         self.check_refused(server.complete(n=8, max_tokens=LONG), 503, "server_overloaded")
 
     def test_time_that_is_up_is_504_without_a_place_in_the_queue(self):
@@ -121,7 +117,7 @@ class Limits(unittest.TestCase):
         for fields, headers in (({"timeout_s": 1e-9}, {}), ({}, {"X-Request-Timeout": "0.000000001"})):
             response = server.request("POST", "/v1/completions", completion(**fields), headers)
             self.assertEqual((response.status, response.error()["code"]), (504, "deadline_exceeded"), response)
-        self.assertEqual(live(server), 1)
+        self.assertEqual(server.num_live(), 1)
 
 
 class Settings(unittest.TestCase):

@@ -166,6 +166,11 @@ class ServerProcess:
     def wait_until_metric(self, name, value):
         eventually(lambda: self.metric(name) == value, what=f"{name} = {value}")
 
+    def num_live(self):
+        """Who runs or waits, of one answer of /metrics: between two, somebody might go from one to the other."""
+        return sum(value for sample, value in self.metrics().items()
+                   if sample.split("{")[0] in ("vllm:num_requests_running", "vllm:num_requests_waiting"))
+
     def is_idle(self):
         metrics = self.metrics()
         busy = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")

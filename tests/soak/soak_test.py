@@ -70,9 +70,7 @@ class Audit:
               f"{server.metric('vllm:num_preemptions_total'):.0f} preemptions", flush=True)
 
     def is_at_rest(self):
-        metrics = self.server.metrics()
-        return all(value == 0 for sample, value in metrics.items()
-                   if sample.split("{")[0] in ("vllm:num_requests_running", "vllm:num_requests_waiting"))
+        return self.server.num_live() == 0
 
     def check_ends(self):
         """Each choice that the server accepted has ended once."""
