@@ -13,13 +13,14 @@ usage: bench/cpu.sh [OPTIONS]
   --ik-llama-cpp DIR     a build of ik_llama.cpp, with the same programs but the server
   --openvino VENV        a virtual environment with openvino-genai, optimum-intel and nncf
   --vllm VENV            a virtual environment with vllm (for CPUs)
+  --vllm-cpp DIR         a build of vllm.cpp, with vllm-bench
   --convert SOURCE       llama.cpp's source, for convert_hf_to_gguf.py (default: the folder above --llama-cpp's build)
   --convert-python FILE  Python with torch and transformers for it (default: that of --vllm, else of --openvino)
   --model DIR            a folder with config.json, run with random weights (default: configs/Qwen2-0.5B)
   --tokenizer DIR        of that model (default: ../shared/data/tokenizers/qwen2.5)
   --formats A,B          of: bf16,int8,w8a8,int4 (default: all); w8a8, millrace's faster int8, stands beside the others' int8
-  --only A,B             of: qwen,smollm2,serving (default: all)
-  --batch-size A,B       of decodes (default: 1,4,8)
+  --only A,B             of: qwen,smollm2,serving,grid (default: all)
+  --batch-size A,B       of decodes and of the grid (default: 1,4,8)
   --context-len N        of one more decode, of ours alone (default: 8192)
   --rounds N             (default: 3)
   --threads N            of every engine (default: one a core)
@@ -34,11 +35,11 @@ die() { echo "cpu.sh: $*" >&2; exit 1; }
 say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
 
 millrace=build/release/millrace
-llama='' ik_llama='' openvino='' vllm='' convert='' convert_python=''
+llama='' ik_llama='' openvino='' vllm='' vllm_cpp='' convert='' convert_python=''
 model=configs/Qwen2-0.5B
 tokenizer=../shared/data/tokenizers/qwen2.5
 formats=bf16,int8,w8a8,int4
-only=qwen,smollm2,serving
+only=qwen,smollm2,serving,grid
 batch_sizes=1,4,8
 context_len=8192
 rounds=3
@@ -53,6 +54,7 @@ while [ $# -gt 0 ]; do
     --ik-llama-cpp) ik_llama=$(realpath "$2"); shift 2 ;;
     --openvino) openvino=$(realpath "$2"); shift 2 ;;
     --vllm) vllm=$(realpath "$2"); shift 2 ;;
+    --vllm-cpp) vllm_cpp=$(realpath "$2"); shift 2 ;;
     --convert) convert=$(realpath "$2"); shift 2 ;;
     --convert-python) convert_python=$2; shift 2 ;;
     --model) model=$2; shift 2 ;;
@@ -105,10 +107,12 @@ prepare_ggufs() {
   [ -n "$llama$ik_llama" ] || return 0
   local quantize
   quantize=$(program "${llama:-$ik_llama}" llama-quantize)
-  if wants qwen || wants serving; then
+  if wants qwen || wants grid; then
     [ -e "$work/$name.bf16.gguf" ] || [ -n "$convert_python" ] || { echo "cpu.sh: no --convert-python: no $name for llama.cpp" >&2; return 0; }
     make_file "$work/$name.bf16.gguf" "$convert_python" "$convert/convert_hf_to_gguf.py" "$checkpoint" --outtype bf16 \
       --outfile '{}' || return 0
+  fi
+  if wants qwen; then
     has_format int8 && { make_file "$work/$name.int8.gguf" "$quantize" --allow-requantize "$work/$name.bf16.gguf" '{}' Q8_0 || true; }
     has_format int4 && { make_file "$work/$name.int4.gguf" "$quantize" --allow-requantize "$work/$name.bf16.gguf" '{}' Q4_0 || true; }
   fi
@@ -131,12 +135,19 @@ prepare_openvino() {
   done
 }
 
+# It reads no Qwen2 but as a Llama, and of the formats of safetensors bfloat16 alone.
+prepare_vllm_cpp() {
+  [ -n "$vllm_cpp" ] && wants qwen && has_format bf16 || return 0
+  make_file "$work/$name.bf16.vllm-cpp" python3 -B bench/cpu/vllm_cpp_speed.py --as-llama "$checkpoint" '{}' || true
+}
+
 if [ ! -e "$checkpoint/model.safetensors" ]; then
   say "writing $name with random weights"
   python3 bench/cpu/random_checkpoint.py "$model" "$tokenizer" "$checkpoint"
 fi
 prepare_ggufs
 prepare_openvino
+prepare_vllm_cpp
 
 say "measuring: log in $log"
 commit=$(git log -1 --format=%h 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo ' with changes')
@@ -144,9 +155,9 @@ machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head
 load=$(cut -d' ' -f1-3 /proc/loadavg)
 # As arguments: what wraps python3 on some machines has variables of these names in its environment.
 python3 - "$work/plan.json" name="$name" checkpoint="$checkpoint" work="$work" log="$log" millrace="$millrace" llama="$llama" \
-  ik_llama="$ik_llama" openvino="$openvino" vllm="$vllm" formats="$formats" only="$only" batch_sizes="$batch_sizes" \
+  ik_llama="$ik_llama" openvino="$openvino" vllm="$vllm" vllm_cpp="$vllm_cpp" formats="$formats" only="$only" batch_sizes="$batch_sizes" \
   context_len="$context_len" rounds="$rounds" threads="$threads" command="$command" commit="$commit" machine="$machine" \
-  load="$load" <<'PYTHON'
+  load="$load" llama_server="${llama:+$(program "$llama" llama-server)}" <<'PYTHON'
 import json, pathlib, sys
 
 env = dict(argument.split("=", 1) for argument in sys.argv[2:])
@@ -189,27 +200,60 @@ if "qwen" in only:
         rivals.append({"name": "vLLM", "kind": "worker", "python": env["vllm"] + "/bin/python", "program": "vllm_speed.py",
                        "models": {"bf16": checkpoint}})
         commands["vLLM"] = "bench/cpu/vllm_speed.py: LLM(dtype='bfloat16', enable_prefix_caching=False)"
+    if env["vllm_cpp"]:
+        rivals.append({"name": "vllm.cpp", "kind": "vllm.cpp", "build": env["vllm_cpp"], "models": present(name + ".{}.vllm-cpp")})
+        commands["vllm.cpp"] = (f"VLLM_CPP_CPU_THREADS={threads} vllm-bench --model DIR --num-prompts B --concurrency B --input-len P "
+                                "--output-len N; it has no Qwen2, so DIR names the same weights a Llama, without the biases of q, k and v")
     models.append({"name": f"{name}, random weights", "ours": checkpoint, "rivals": rivals, "cases": cases(int(env["context_len"]))})
 if "smollm2" in only:
     models.append({"name": "SmolLM2-135M, the default model (it fits in the caches of some machines)", "ours": "smollm2",
                    "rivals": llamas("smollm2"), "cases": cases(0)})
-serving = None
-if "serving" in only:
-    servers = [{"name": "millrace", "command": [env["millrace"], "serve", checkpoint, "--port", "{port}", "--dtype", "bfloat16",
-                                                "--max-model-len", "2048", "--threads", str(threads)]}]
+MAX_MODEL_LEN = 2048
+
+def servers(num_streams, caches_prefixes):
+    """Ours and vLLM's."""
+    result = [{"name": "millrace", "command": [env["millrace"], "serve", checkpoint, "--port", "{port}", "--dtype", "bfloat16",
+                                               "--max-model-len", str(MAX_MODEL_LEN), "--threads", str(threads)]}]
     if env["vllm"]:
-        servers.append({"name": "vLLM", "environment": {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}"},
-                        "command": [env["vllm"] + "/bin/vllm", "serve", checkpoint, "--port", "{port}", "--dtype", "bfloat16",
-                                    "--max-model-len", "2048", "--max-num-seqs", "16", "--no-enable-prefix-caching",
-                                    "--gpu-memory-utilization", "0.4"]})
-    serving = {"input_len": 256, "output_len": 64, "streams": 16, "num_prompts": 64, "tokenizer": checkpoint, "servers": servers}
-    for server in servers:
-        commands[f"{server['name']}'s server"] = " ".join(server["command"]).replace(checkpoint, "DIR").replace(env["millrace"], "millrace")
+        result.append({"name": "vLLM", "environment": {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}"},
+                       "command": [env["vllm"] + "/bin/vllm", "serve", checkpoint, "--port", "{port}", "--dtype", "bfloat16",
+                                   "--max-model-len", str(MAX_MODEL_LEN), "--max-num-seqs", str(num_streams),
+                                   *([] if caches_prefixes else ["--no-enable-prefix-caching"]), "--gpu-memory-utilization", "0.4"]})
+    return result
+
+def llama_server(num_streams):
+    gguf = work / f"{name}.bf16.gguf"
+    if not env["llama_server"] or not gguf.exists():
+        return []
+    return [{"name": "llama.cpp", "command": [env["llama_server"], "-m", str(gguf), "--host", "127.0.0.1", "--port", "{port}", "-t", str(threads),
+                                              "-np", str(num_streams), "-c", str(num_streams * MAX_MODEL_LEN), "-fa", "on"]}]
+
+def note_commands(load, words):
+    for server in load["servers"]:
+        text = " ".join(server["command"])
+        for path, short in ((str(work / f"{name}.bf16.gguf"), "GGUF"), (checkpoint, "DIR"), (env["millrace"], "millrace"),
+                            (env["llama_server"], "llama-server")):
+            text = text.replace(path, short) if path else text
+        commands[f"{server['name']}'s server{words}"] = text
+
+serving = grid = None
+if "serving" in only:
+    serving = {"input_len": 256, "output_len": 64, "streams": 16, "num_prompts": 64, "tokenizer": checkpoint,
+               "servers": servers(16, caches_prefixes=False)}
+    note_commands(serving, "")
+if "grid" in only:
+    sizes = [int(size) for size in env["batch_sizes"].split(",")]
+    # Published: 32/0/1024, 512/0/512, 1024/0/32, 1024/512/32 and 1024/1024/32; here a quarter of the prompts and fewer tokens out.
+    grid = {"batch_sizes": sizes, "lengths": [[32, 0, 64], [128, 0, 32], [256, 0, 8], [256, 128, 8], [256, 256, 8]],
+            "tokenizer": checkpoint, "servers": servers(max(sizes), caches_prefixes=True) + llama_server(max(sizes))}
+    note_commands(grid, ", grid")
 facts = {"command": env["command"], "rounds": int(env["rounds"]), "threads": threads, "machine": env["machine"], "commit": env["commit"],
          "load": env["load"], "commands": {key: text.replace(env["vllm"] or "\0", "VENV") for key, text in commands.items()},
-         "serving": f"{name}, bfloat16: 16 streams at once, prompts of 256 tokens, answers of 64, by `millrace bench serve --max-concurrency 16`."}
+         "serving": f"{name}, bfloat16: 16 streams at once, prompts of 256 tokens, answers of 64, by `millrace bench serve --max-concurrency 16`.",
+         "grid": f"{name}, bfloat16: B requests at once, prompts of I tokens of which the cache holds H, answers of O, by `millrace bench grid`; "
+                 "every point at all servers in turn, at least two waves of requests after one that warms up. Lower is better."}
 plan = {"millrace": env["millrace"], "threads": threads, "rounds": int(env["rounds"]), "formats": formats, "log": env["log"], "models": models,
-        "serving": serving, "facts": facts}
+        "serving": serving, "grid": grid, "facts": facts}
 pathlib.Path(sys.argv[1]).write_text(json.dumps(plan, indent=1))
 PYTHON
 python3 -B bench/cpu/measure.py "$work/plan.json" "$work/results.jsonl"

@@ -11,7 +11,7 @@ import json
 import statistics
 import sys
 
-ORDER = ["millrace", "llama.cpp", "ik_llama.cpp", "OpenVINO", "vLLM"]
+ORDER = ["millrace", "llama.cpp", "ik_llama.cpp", "OpenVINO", "vLLM", "vllm.cpp"]
 
 
 def read_rows(text):
@@ -90,6 +90,39 @@ def serving_table(rows, engines):
     return lines
 
 
+def grid_table(rows, engines):
+    """A line for each B/I/H/O; E2E and TTFT in milliseconds, the ratio of E2E."""
+    engines = [name for name in engines if any(row["engine"] == name for row in rows)]
+    lines = ["| B/I/H/O | " + " | ".join(f"{name}: E2E, ms | TTFT, ms" for name in engines) + " | ours / best rival |",
+             "|---" * (2 * len(engines) + 2) + "|"]
+    misses = []
+    for point, of_point in grid_points(rows).items():
+        figures = [spread(list(by_round(of_point, name, key).values())) for name in engines for key in ("mean_e2e_ms", "mean_ttft_ms")]
+        point_name = "/".join(map(str, point))
+        lines.append(f"| {point_name} | " + " | ".join(figures) +
+                     f" | {ratio_text(of_point, engines, key='mean_e2e_ms', higher_is_better=False)} |")
+        misses += [(name, point_name, rate) for name in engines if (rate := missed_hits(of_point, name)) is not None]
+    if misses:
+        words = ", ".join(f"{name} {rate:.0%} of the prompt at {point}" for name, point, rate in misses)
+        lines += ["", f"The cache held less than H: {words}."]
+    return lines
+
+
+def grid_points(rows):
+    points = {}
+    for row in rows:
+        if "error" not in row:
+            points.setdefault((row["batch_size"], row["input_len"], row["hit_len"], row["output_len"]), []).append(row)
+    return points
+
+
+def missed_hits(rows, engine):
+    """The share of prompts that came from the cache, where that is less than nine tenths of what was meant to."""
+    rates = list(by_round(rows, engine, "prefix_hit_rate").values())
+    wanted = rows[0]["hit_len"] / rows[0]["input_len"]
+    return statistics.mean(rates) if rates and statistics.mean(rates) < 0.9 * wanted else None
+
+
 def limits_table(rows):
     peaks = {}
     for row in rows:
@@ -109,17 +142,20 @@ def failures(rows):
     cases = {}
     for row in rows:
         if "error" in row:
-            words = (f"{row['format']} {row['phase']} B={row['batch_size']}" + (f" context {row['context_len']}" if row["context_len"] else "")
-                     if row["type"] == "figure" else "serving")
+            words = (f"{row['format']} {row['phase']} B={row['batch_size']}" +
+                     (f" context {row['context_len']}" if row["context_len"] else "")
+                     if row["type"] == "figure" else row["type"])
             cases.setdefault((row["engine"], row.get("model", ""), row["error"]), []).append(words)
     return [f"- {engine}{', ' + model if model else ''} ({', '.join(words)}): {error}" for (engine, model, error), words in cases.items()]
 
 
 def document(rows):
     facts = of_type(rows, "facts")[0]
-    versions = {row["engine"]: row["version"] for row in of_type(rows, "version")}
-    figures, serving = of_type(rows, "figure"), of_type(rows, "serving")
-    engines = [name for name in ORDER if any(row["engine"] == name for row in figures + serving)]
+    figures, serving, grid = (of_type(rows, kind) for kind in ("figure", "serving", "grid"))
+    # A server says its name before its version.
+    versions = {row["engine"]: row["version"].split()[-1] for row in grid if row.get("version")}
+    versions |= {row["engine"]: row["version"] for row in of_type(rows, "version")}
+    engines = [name for name in ORDER if any(row["engine"] == name for row in figures + serving + grid)]
     missing = [name for name in ORDER if name not in engines]
     lines = [f"# The CPU engine beside its rivals, {facts['started'].split()[0]}", "",
              f"Made by `{facts['command']}` on {facts['started']} UTC: every engine in turn, {facts['rounds']} rounds, "
@@ -128,13 +164,16 @@ def document(rows):
              f"Machine: {facts['machine']}. Commit: {facts['commit']}. Load before: {facts['load']}.", "",
              "Versions: " + "; ".join(f"{name} {versions.get(name, '')}".strip() for name in engines) + ".", ""]
     lines += [f"Not installed, so not measured: {', '.join(missing)}.", ""] if missing else []
-    lines += ["What the machine could do meanwhile, measured before every figure (`millrace bench limits`):", "",
-              *limits_table(figures), ""]
+    if figures:
+        lines += ["What the machine could do meanwhile, measured before every figure (`millrace bench limits`):", "",
+                  *limits_table(figures), ""]
     for model in dict.fromkeys(row["model"] for row in figures):
         lines += [f"## {model}", "", *model_table([row for row in figures if row["model"] == model], engines), ""]
     if serving:
         lines += ["## Serving over HTTP", "", facts["serving"], "", *serving_table(serving, engines), ""]
-    failed = failures(figures + serving)
+    if grid:
+        lines += ["## The published grid over HTTP", "", facts["grid"], "", *grid_table(grid, engines), ""]
+    failed = failures(figures + serving + grid)
     lines += ["## What failed", "", *failed, ""] if failed else []
     lines += ["## Commands", "", *(f"- {name}: `{text}`" for name, text in facts["commands"].items()), ""]
     return "\n".join(lines)
@@ -168,14 +207,29 @@ def self_test():
     lines = serving_table(serving, engines)
     assert lines[2].endswith("| **1.50** (vLLM) |") and lines[3].endswith("| **0.50** (vLLM) |"), lines
 
+    def point(engine, number, e2e, **more):
+        return {"type": "grid", "round": number, "engine": engine, "batch_size": 4, "input_len": 256, "hit_len": 128,
+                "output_len": 8, "mean_e2e_ms": e2e, "mean_ttft_ms": 5.0, "version": f"{engine} 7", **more}
+
+    grid = [point("millrace", 0, 100.0, prefix_hit_rate=0.5), point("vLLM", 0, 200.0, prefix_hit_rate=0.25),
+            point("llama.cpp", 0, 350.0), point("millrace", 1, 100.0), point("vLLM", 1, 400.0, prefix_hit_rate=0.25),
+            {"type": "grid", "engine": "llama.cpp", "error": "no answer"}]
+    lines = grid_table(grid, engines)
+    assert lines[2] == ("| 4/256/128/8 | 100.0 ± 0.0 | 5.0 ± 0.0 | 350.0 | 5.0 | 300.0 ± 141.4 | 5.0 ± 0.0 | "
+                        "**0.38** (vLLM) |"), (lines[2], "median of 0.5 and 0.25")
+    assert len({line.count("|") for line in lines[:3]}) == 1, lines
+    assert lines[4] == "The cache held less than H: vLLM 25% of the prompt at 4/256/128/8."
+
     facts = {"type": "facts", "started": "2026-11-21 17:00", "command": "bench/cpu.sh", "rounds": 3, "threads": 2,
-             "machine": "two cores", "commit": "abc", "load": "0.1", "serving": "16 streams", "commands": {"vLLM": "vllm x"}}
+             "machine": "two cores", "commit": "abc", "load": "0.1", "serving": "16 streams", "grid": "by bench grid",
+             "commands": {"vLLM": "vllm x"}}
     limited = figure("millrace", 0, 1.0, read_gb_per_s=50.0, peaks_tflop_per_s={"vfmadd zmm": 0.5})
     failed = figure("OpenVINO", 0, 1.0, error="out of memory")
     del failed["tokens_per_s"]
-    text = document([facts, *rows, limited, failed, *serving, {"type": "version", "engine": "vLLM", "version": "0.32"}])
-    for words in ("# The CPU engine beside its rivals, 2026-11-21", "vLLM 0.32", "not measured: ik_llama.cpp.",
-                  "| memory read, GB/s | 50.0 | 50.0 | 50.0 |", "| vfmadd zmm, Tflop/s | 0.500 |", "16 streams",
+    text = document([facts, *rows, limited, failed, *serving, *grid, {"type": "version", "engine": "vLLM", "version": "0.32"}])
+    for words in ("# The CPU engine beside its rivals, 2026-11-21", "vLLM 0.32", "llama.cpp 7;", "- llama.cpp (grid): no answer",
+                  "not measured: ik_llama.cpp, vllm.cpp.",
+                  "| memory read, GB/s | 50.0 | 50.0 | 50.0 |", "| vfmadd zmm, Tflop/s | 0.500 |", "16 streams", "by bench grid",
                   "- OpenVINO, m (int8 decode B=4): out of memory", "- vLLM: `vllm x`", "\n## m\n"):
         assert words in text, (words, text)
     print("1 passed, 0 failed")

@@ -8,12 +8,14 @@ machine can do is measured before each. Engines that take long to load stay load
 """
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import time
 
 from llama_speed import Llama
 from serving import measure_serving
+from vllm_cpp_speed import VllmCpp
 
 LIMITS_OF_RUN = ["bench", "limits", "--repetitions", "2", "--json"]
 
@@ -45,18 +47,20 @@ class Millrace:
                                           "isa", "weight_bytes")}
 
 
-class LlamaEngine:
-    def __init__(self, entry, threads):
-        self.llama = Llama(entry["name"], entry["build"], entry["models"], threads, entry["flags"], entry["batched_flags"])
+class Programs:
+    """An engine that is run anew for each figure."""
+
+    def __init__(self, engine):
+        self.engine = engine
 
     def version(self):
-        return self.llama.version()
+        return self.engine.version()
 
     def has(self, format_name):
-        return format_name in self.llama.models
+        return format_name in self.engine.models
 
     def run(self, case, log):
-        return {"tokens_per_s": self.llama.measure(case, log)}
+        return {"tokens_per_s": self.engine.measure(case, log)}
 
 
 class Worker:
@@ -111,11 +115,18 @@ class Worker:
         return {"tokens_per_s": self.answer()["tokens_per_s"]}
 
 
+def make_engine(entry, threads, log):
+    if entry["kind"] == "llama":
+        return Programs(Llama(entry["name"], entry["build"], entry["models"], threads, entry["flags"], entry["batched_flags"]))
+    if entry["kind"] == "vllm.cpp":
+        return Programs(VllmCpp(entry["name"], entry["build"], entry["models"], threads))
+    return Worker(entry, threads, log)
+
+
 def make_engines(plan, model, log):
     engines = {"millrace": Millrace(plan["millrace"], model["ours"], plan["threads"])}
     for entry in model["rivals"]:
-        engines[entry["name"]] = (LlamaEngine(entry, plan["threads"]) if entry["kind"] == "llama" else
-                                  Worker(entry, plan["threads"], log))
+        engines[entry["name"]] = make_engine(entry, plan["threads"], log)
     return engines
 
 
@@ -167,14 +178,14 @@ def measure_model(plan, model, recorder, log):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by which servers are stopped, too
     plan = json.loads(pathlib.Path(sys.argv[1]).read_text())
     recorder = Recorder(sys.argv[2])
     recorder.write(type="facts", started=time.strftime("%Y-%m-%d %H:%M", time.gmtime()), **plan["facts"])
     with open(plan["log"], "a") as log:
         for model in plan["models"]:
             measure_model(plan, model, recorder, log)
-        if plan["serving"]:
-            measure_serving(plan, recorder, log)
+        measure_serving(plan, recorder, log)
 
 
 main()
