@@ -7,18 +7,22 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers for every target: address,undefined or thread")
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+# For C++ only: nvcc takes other flags (MillraceCuda.cmake).
+function(millrace_compile_options)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${ARGN}>")
+endfunction()
+millrace_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # Designated initialisers name what differs; the rest has its default on purpose.
-add_compile_options(-Wno-missing-field-initializers)
+millrace_compile_options(-Wno-missing-field-initializers)
 # Sums must not depend on what a compiler chooses to contract: an fma is written where an fma is meant.
-add_compile_options(-ffp-contract=off)
+millrace_compile_options(-ffp-contract=off)
 
 if(MILLRACE_SANITIZE)
-  add_compile_options(-fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  millrace_compile_options(-fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${MILLRACE_SANITIZE})
   # g++ 12 reports false positives inside instrumented standard containers.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict)
+    millrace_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds -Wno-restrict)
   endif()
 endif()
 
@@ -35,5 +39,5 @@ endif()
 
 if(MILLRACE_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Asio has fences, which g++'s ThreadSanitizer does not follow; what threads share here is behind locks and atomics.
-  add_compile_options(-Wno-tsan)
+  millrace_compile_options(-Wno-tsan)
 endif()

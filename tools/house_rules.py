@@ -27,23 +27,28 @@ BANNED_FOLDERS = {"utils", "common", "misc", "helpers"}
 # Documents that a command makes, and which may not be there yet.
 MADE_BY_COMMANDS = {"docs/benchmarks/cpu.md"}
 
+# Headers of the CUDA toolkit and of its libraries, and our own that need them: the rest of millrace builds without.
+CUDA_INCLUDE = r'^#include (?:<(?:cuda|cublas|nccl)|"cuda/native/)'
+CUDA_FOLDERS = ("src/cuda/native/", "bench/cuda/")
+
 # (what a path must match, most lines); the first match counts.
 LINE_LIMITS = [
     (r"_(test|fuzz)\.cpp$", 800),
-    (r"^src/kernels/.*\.cpp$", 600),
-    (r"^(src|apps|bench)/.*\.cpp$", 500),
-    (r"^(src|apps|bench)/.*\.h$", 250),
+    (r"^src/(kernels|cuda/kernels)/.*\.(cpp|cu)$", 600),
+    (r"^(src|apps|bench)/.*\.(cpp|cu)$", 500),
+    (r"^(src|apps|bench)/.*\.(h|cuh)$", 250),
     (r"^tests/.*\.cpp$", 800),
 ]
 FUNCTION_LINES_MAX = 70
 COLUMNS_MAX = 100
 FOLDER_SOURCES_MAX = 30
+SOURCES = (".cpp", ".cu", ".h", ".cuh")
 
 
 def layers(cmake: str) -> dict[str, set[str]]:
     """What each folder of src/ may include, from the lines of CMakeLists.txt that link it."""
     direct = {}
-    for name, rest in re.findall(r"^millrace_library\((\w+)\s*(.*)\)$", cmake, re.MULTILINE):
+    for name, rest in re.findall(r"^millrace_(?:cuda_)?library\((\w+)\s*(.*)\)$", cmake, re.MULTILINE):
         direct[name] = {word for word in rest.split() if word in direct}
     closed: dict[str, set[str]] = {}
     for name, below in direct.items():
@@ -62,6 +67,17 @@ def check_layers(path: str, text: str, allowed: dict[str, set[str]]) -> list[str
     return [f"{path}: {folder}/ may not include {other}/" for other in found if other not in allowed[folder]]
 
 
+def check_cuda(path: str, text: str) -> list[str]:
+    """What needs the CUDA toolkit stays where only its builds compile it; what is emulated, in tests."""
+    findings = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(CUDA_INCLUDE, line) and not path.startswith(CUDA_FOLDERS):
+            findings.append(f"{path}:{number}: only {' and '.join(CUDA_FOLDERS)} may include what needs the CUDA toolkit")
+        if line.startswith('#include "cuda/emulated/') and not re.match(r"src/cuda/emulated/|.*_(test|bench)\.cpp$", path):
+            findings.append(f"{path}:{number}: the emulated device is for tests")
+    return findings
+
+
 def check_lines(path: str, text: str) -> list[str]:
     findings = []
     lines = text.splitlines()
@@ -69,14 +85,14 @@ def check_lines(path: str, text: str) -> list[str]:
     if limit and len(lines) > limit:
         findings.append(f"{path}: {len(lines)} lines, at most {limit}")
     for number, line in enumerate(lines, 1):
-        if path.endswith((".cpp", ".h")) and len(line) > COLUMNS_MAX and "R\"" not in line and "http" not in line:
+        if path.endswith(SOURCES) and len(line) > COLUMNS_MAX and "R\"" not in line and "http" not in line:
             findings.append(f"{path}:{number}: {len(line)} columns, at most {COLUMNS_MAX}")
     return findings
 
 
 def check_functions(path: str, text: str) -> list[str]:
     """Functions at namespace level, as clang-format lays them out: from a line in the first column to its `}`."""
-    if not path.endswith(".cpp") or path.endswith(("_test.cpp", "_bench.cpp")):
+    if not path.endswith((".cpp", ".cu")) or path.endswith(("_test.cpp", "_bench.cpp")):
         return []
     findings = []
     start = None
@@ -117,7 +133,7 @@ def check_place(path: str) -> list[str]:
 def check_folder_sizes(paths: list[str]) -> list[str]:
     counts: dict[pathlib.PurePath, int] = {}
     for path in paths:
-        if path.startswith("src/") and path.endswith(".cpp") and not re.search(r"_(test|bench|fuzz)\.cpp$", path):
+        if path.startswith("src/") and path.endswith((".cpp", ".cu")) and not re.search(r"_(test|bench|fuzz)\.cpp$", path):
             folder = pathlib.PurePath(path).parent
             counts[folder] = counts.get(folder, 0) + 1
     return [f"{folder}: {count} sources, at most {FOLDER_SOURCES_MAX}" for folder, count in counts.items() if count > FOLDER_SOURCES_MAX]
@@ -151,8 +167,9 @@ def check_file(path: str, text: str, allowed: dict[str, set[str]]) -> list[str]:
     findings = check_place(path) + check_words(path, text)
     if path.endswith(".md"):
         findings += check_links(path, text)
-    if path.endswith((".cpp", ".h")):
-        findings += check_layers(path, text, allowed) + check_lines(path, text) + check_functions(path, text)
+    if path.endswith(SOURCES):
+        findings += check_layers(path, text, allowed) + check_cuda(path, text)
+        findings += check_lines(path, text) + check_functions(path, text)
     return findings
 
 
@@ -193,6 +210,13 @@ def self_test() -> None:
         ("docs/a.md", "[a](no.md) [b](../README.md#no-such-heading) [d](#e)\n", 3),
         ("docs/guides/a.md", "[a](../benchmarks/cpu.md)\n", 0),
         ("tools/a.cpp", "\n", 1),
+        ("src/base/a.cu", "x" * 101 + "\n", 1),
+        ("src/base/a.cuh", "\n" * 251, 1),
+        ("src/text/a.cpp", "#include <cuda_runtime_api.h>\n", 1),
+        ("bench/a.cpp", '#include "cuda/native/a.h"\n', 1),
+        ("bench/cuda/a.cpp", '#include "cuda/native/a.h"\n#include <cublasLt.h>\n', 0),
+        ("tests/a/a.cpp", '#include "cuda/emulated/work.h"\n', 1),
+        ("tests/a/a_test.cpp", '#include "cuda/emulated/work.h"\n', 0),
     ]
     for path, text, expected in cases:
         found = check_file(path, text, allowed)

@@ -12,6 +12,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "cuda/runtime.h"
 #include "terminal.h"
 
 namespace millrace {
@@ -28,7 +29,7 @@ int run_version(std::vector<std::string> arguments) {
     print_stderr("millrace version: '{}' is one argument too many\n", arguments.front());
     return 2;
   }
-  fmt::print("millrace {}\n", MILLRACE_VERSION);
+  fmt::print("millrace {}\nCUDA backend: {}\n", MILLRACE_VERSION, cuda::describe_build());
   return 0;
 }
 
@@ -45,7 +46,7 @@ constexpr std::array kCommands = {
         "quantize", "round a model to 8 or 4 bits, into a directory to be served", run_quantize},
     Command{"plan", "bytes of weights and KV cache, and how many sequences fit", run_plan},
     Command{"replay", "run the scheduler again on what --record wrote", run_replay},
-    Command{"version", "print the version", run_version},
+    Command{"version", "print the version, and what the CUDA backend was built for", run_version},
 };
 
 void print_usage(std::FILE* file) {

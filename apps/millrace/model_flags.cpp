@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/thread_pool.h"
+#include "engine/step_budget.h"
 #include "progress_bar.h"
 #include "speculation_flag.h"
 
@@ -43,7 +44,44 @@ Result<SipKey> random_key() {
   return Error{ErrorCode::kInternal, "the system gives no random bytes (getentropy)"};
 }
 
-Result<EngineConfig> engine_config_of(const ModelFlags& flags) {
+// Nothing that asks for a device is passed over on a processor.
+Result<void> check_cuda_flags(const ModelFlags& flags) {
+  if (flags.device == "cuda") return {};
+  if (flags.gpu_memory_utilization) {
+    return invalid_argument(
+        "--gpu-memory-utilization is of --device cuda", "--gpu-memory-utilization"
+    );
+  }
+  if (flags.enforce_eager) {
+    return invalid_argument("--enforce-eager is of --device cuda", "--enforce-eager");
+  }
+  return {};
+}
+
+// What a step computes, of all sequences and of one prompt.
+Result<void> set_step_budget(const ModelFlags& flags, size_t num_threads, EngineConfig& config) {
+  config.max_num_batched_tokens = flags.device == "cuda"
+                                      ? default_device_step_tokens(config.max_num_seqs)
+                                      : default_step_tokens(num_threads, config.max_num_seqs);
+  if (flags.max_num_batched_tokens) {
+    const Result<int32_t> tokens =
+        to_int32("--max-num-batched-tokens", *flags.max_num_batched_tokens);
+    if (!tokens) return tokens.error();
+    config.max_num_batched_tokens = *tokens;
+  }
+  config.long_prefill_token_threshold = default_prompt_tokens(config.max_num_batched_tokens);
+  if (flags.long_prefill_token_threshold == 0) {
+    config.long_prefill_token_threshold = config.max_num_batched_tokens;
+  } else if (flags.long_prefill_token_threshold) {
+    const Result<int32_t> tokens =
+        to_int32("--long-prefill-token-threshold", *flags.long_prefill_token_threshold);
+    if (!tokens) return tokens.error();
+    config.long_prefill_token_threshold = *tokens;
+  }
+  return {};
+}
+
+Result<EngineConfig> engine_config_of(const ModelFlags& flags, size_t num_threads) {
   EngineConfig config;
   config.seed = flags.seed.value_or(0);
   const Result<int32_t> num_seqs = to_int32("--max-num-seqs", flags.max_num_seqs);
@@ -62,20 +100,7 @@ Result<EngineConfig> engine_config_of(const ModelFlags& flags) {
     if (!tokens) return tokens.error();
     config.max_model_len = *tokens;
   }
-  if (flags.max_num_batched_tokens) {
-    const Result<int32_t> tokens =
-        to_int32("--max-num-batched-tokens", *flags.max_num_batched_tokens);
-    if (!tokens) return tokens.error();
-    config.max_num_batched_tokens = *tokens;
-  }
-  if (flags.long_prefill_token_threshold == 0) {
-    config.long_prefill_token_threshold = config.max_num_batched_tokens;
-  } else if (flags.long_prefill_token_threshold) {
-    const Result<int32_t> tokens =
-        to_int32("--long-prefill-token-threshold", *flags.long_prefill_token_threshold);
-    if (!tokens) return tokens.error();
-    config.long_prefill_token_threshold = *tokens;
-  }
+  if (const auto done = set_step_budget(flags, num_threads, config); !done) return done.error();
   return config;
 }
 
@@ -92,6 +117,15 @@ void add_text_flags(CommandLine& line, ModelFlags& flags) {
 void add_model_flags(CommandLine& line, ModelFlags& flags) {
   add_text_flags(line, flags);
   line.add("--load-format", flags.load_format, "auto, or dummy: made-up weights for any config");
+  line.add("--device", flags.device, "what computes: cpu, cuda, or auto (cpu)");
+  line.add(
+      "--gpu-memory-utilization",
+      flags.gpu_memory_utilization,
+      "with --device cuda: the share of its memory to take (0.9)"
+  );
+  line.add_flag(
+      "--enforce-eager", flags.enforce_eager, "with --device cuda: launch each kernel by itself"
+  );
   line.add(
       "--generation-config", flags.generation_config, "auto: the author's sampling defaults; none"
   );
@@ -108,14 +142,16 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   );
   line.add_size("--max-model-len", flags.max_model_len, "longest sequence (the model's own)");
   line.add_size(
-      "--max-num-batched-tokens", flags.max_num_batched_tokens, "most tokens of one step (512)"
+      "--max-num-batched-tokens",
+      flags.max_num_batched_tokens,
+      "most tokens of one step (128 on few CPUs)"
   );
   line.add("--max-num-seqs", flags.max_num_seqs, "most sequences that run at once");
   line.add_size(
       "--long-prefill-token-threshold",
       flags.long_prefill_token_threshold,
       "most tokens of one step for a single prompt, so that a long one does not hold up others "
-      "(256); 0: as many as the step has"
+      "(half a step); 0: as many as the step has"
   );
   line.add(
       "--scheduling-policy",
@@ -165,6 +201,13 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   } else if (flags.load_format != "auto") {
     return wrong_choice("--load-format", "auto or dummy", flags.load_format);
   }
+  const Result<DeviceChoice> device = device_of_flag(flags.device);
+  if (!device) return device.error();
+  options.device = *device;
+  if (auto checked = check_cuda_flags(flags); !checked) return checked.error();
+  options.gpu_memory_utilization =
+      flags.gpu_memory_utilization.value_or(options.gpu_memory_utilization);
+  options.enforce_eager = flags.enforce_eager;
   if (flags.generation_config == "none") {
     options.use_generation_config = false;
   } else if (flags.generation_config != "auto") {
@@ -187,7 +230,7 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   const Result<size_t> num_threads = num_threads_of_flag(flags.num_threads);
   if (!num_threads) return num_threads.error();
   options.num_threads = *num_threads;
-  Result<EngineConfig> engine = engine_config_of(flags);
+  Result<EngineConfig> engine = engine_config_of(flags, *num_threads);
   if (!engine) return engine.error();
   options.engine = *std::move(engine);
   return options;
@@ -206,6 +249,13 @@ Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::s
   const std::optional<DType> dtype = dtype_from_name(name);
   if (dtype) return dtype;
   return wrong_choice(flag.c_str(), "auto, float32, float16 or bfloat16", name);
+}
+
+Result<DeviceChoice> device_of_flag(const std::string& name) {
+  if (name == "auto") return DeviceChoice::kAuto;
+  if (name == "cpu") return DeviceChoice::kCpu;
+  if (name == "cuda") return DeviceChoice::kCuda;
+  return wrong_choice("--device", "auto, cpu or cuda", name);
 }
 
 Result<std::optional<Quantization>> quantization_of_flag(const std::string& name) {

@@ -19,6 +19,9 @@ struct ModelFlags {
   std::string tokenizer;
   std::string chat_template;
   std::string load_format = "auto";
+  std::string device = "auto";
+  std::optional<double> gpu_memory_utilization;  // none: 0.9
+  bool enforce_eager = false;
   std::string generation_config = "auto";
   std::string dtype = "auto";
   std::string quantization = "none";
@@ -50,6 +53,9 @@ Result<LocalModel> load_with_progress(LocalModelOptions options);
 
 // nullopt for "auto"; "half" and "float" are taken as vLLM does.
 Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::string& name);
+
+// --device: auto, cpu or cuda.
+Result<DeviceChoice> device_of_flag(const std::string& name);
 
 // nullopt for "none".
 Result<std::optional<Quantization>> quantization_of_flag(const std::string& name);

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "command_line.h"
 #include "commands.h"
+#include "engine/step_budget.h"
 #include "failure.h"
 #include "model/config.h"
 #include "model/memory_plan.h"
@@ -42,11 +43,12 @@ Result<MemoryPlanOptions> options_of(
   options.weight_dtype = dtype->value_or(automatic);
   options.kv_dtype = kv_dtype->value_or(options.weight_dtype);
   options.block_size = flags.block_size;
-  options.max_num_batched_tokens =
-      flags.max_num_batched_tokens.value_or(EngineConfig().max_num_batched_tokens);
   options.max_num_seqs = flags.max_num_seqs;
   options.max_model_len = flags.max_model_len.value_or(0);
   options.num_threads = static_cast<int64_t>(num_available_cpus());
+  options.max_num_batched_tokens = flags.max_num_batched_tokens.value_or(
+      default_step_tokens(num_available_cpus(), flags.max_num_seqs)
+  );
   options.available_bytes = flags.memory.value_or(available_memory());
   return options;
 }
@@ -78,7 +80,9 @@ int run_plan(std::vector<std::string> arguments) {
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block");
   line.add_size(
-      "--max-num-batched-tokens", flags.max_num_batched_tokens, "most tokens of one step (512)"
+      "--max-num-batched-tokens",
+      flags.max_num_batched_tokens,
+      "most tokens of one step (128 on few CPUs)"
   );
   line.add("--max-num-seqs", flags.max_num_seqs, "most sequences of one step");
   line.add_size("--max-model-len", flags.max_model_len, "longest sequence (the model's own)");

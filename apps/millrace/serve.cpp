@@ -95,6 +95,10 @@ Result<void> serve(const ServeFlags& flags) {
   if (!serving_options) return serving_options.error();
   const Result<AdmissionLimits> admission = admission_limits_of(flags);
   if (!admission) return admission.error();
+  const Result<DeviceChoice> device = device_of_flag(flags.model.device);
+  if (!device) return device.error();
+  // Before anybody is told of an address.
+  if (auto chosen = choose_device(*device); !chosen) return chosen.error();
   const bool is_tls = server_options->tls.has_value();
 
   StopSignals signals;

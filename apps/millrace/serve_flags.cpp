@@ -138,6 +138,9 @@ Result<void> check_engine(const ServeFlags& flags) {
     if (!flags.record.empty()) {
       return invalid_argument("--record takes --engine cpu: others have no steps", "--record");
     }
+    if (flags.model.device != "auto") {
+      return invalid_argument("--engine null computes nothing, on no --device", "--device");
+    }
     if (flags.model.speculation) {
       return invalid_argument(
           "--speculative-config takes --engine cpu: others compute nothing", "--speculative-config"

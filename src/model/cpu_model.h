@@ -82,10 +82,6 @@ class CpuModel : public ModelRunner {
   static Result<std::unique_ptr<CpuModel>> allocate(
       const ModelConfig& config, const CpuModelOptions& options, ThreadPool& pool
   );
-  void check(const ForwardBatch& batch) const;
-  void check_sequences(const ForwardBatch& batch) const;
-  void check_sequence(const ForwardBatch& batch, size_t sequence) const;
-  void check_hidden(const ForwardBatch& batch) const;
 
   ModelConfig config_;
   CpuModelOptions options_;

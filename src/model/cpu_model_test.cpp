@@ -9,59 +9,13 @@
 #include <cstring>
 #include <filesystem>
 
+#include "model/model_goldens.h"
 #include "model/model_test_data.h"
 
 namespace millrace {
 namespace {
 
-struct GoldenPrompt {
-  std::vector<TokenId> token_ids;
-  std::vector<size_t> positions;
-  json::object logits;  // by kind: [position][vocab]
-};
-
-struct Golden {
-  std::string name;
-  uint64_t seed = 0;
-  ModelConfig config;
-  std::vector<GoldenPrompt> prompts;
-};
-
-template <class T>
-std::vector<T> numbers(const json::value& array) {
-  std::vector<T> values;
-  for (const json::value& value : array.as_array()) values.push_back(value.to_number<T>());
-  return values;
-}
-
-Golden read_golden(const std::filesystem::path& path) {
-  const json::value root = *read_json_file(path);
-  Golden golden = {
-      .name = path.stem(),
-      .seed = root.at("seed").to_number<uint64_t>(),
-      .config = *parse_model_config(root.at("config").as_object()),
-      .prompts = {},
-  };
-  for (const json::value& prompt : root.at("prompts").as_array()) {
-    golden.prompts.push_back(
-        {numbers<TokenId>(prompt.at("token_ids")),
-         numbers<size_t>(prompt.at("positions")),
-         prompt.as_object()}
-    );
-  }
-  return golden;
-}
-
-std::vector<Golden> read_goldens() {
-  std::vector<Golden> goldens;
-  const std::filesystem::path folder = MILLRACE_SOURCE_DIR "/tests/golden/models";
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".json") goldens.push_back(read_golden(entry.path()));
-  }
-  CHECK(goldens.size() >= 8, "the goldens are there");
-  return goldens;
-}
-
+constexpr const char* kGoldens = MILLRACE_SOURCE_DIR "/tests/golden/models";
 constexpr int32_t kMaxModelLen = 800;
 
 CpuModelOptions options_for(DType dtype, DType kv_dtype) {
@@ -74,14 +28,6 @@ CpuModelOptions options_for(DType dtype, DType kv_dtype) {
       .max_num_batched_tokens = 1000,
       .max_num_logits = 1000,
   };
-}
-
-using Logits = std::vector<uint32_t>;  // the bits of [num_tokens, vocab]
-
-void append_bits(std::span<const float> values, Logits& bits) {
-  const size_t size = bits.size();
-  bits.resize(size + values.size());
-  std::memcpy(&bits[size], values.data(), values.size_bytes());
 }
 
 // The logits of every position of a prompt, computed `chunk` tokens at a time. Beside it in the
@@ -130,26 +76,6 @@ std::unique_ptr<CpuModel> load_tiny(
   return *std::move(model);
 }
 
-// The largest |found - expected| / max |expected| of any stored position.
-double largest_error(const GoldenPrompt& prompt, std::string_view kind, const Logits& logits) {
-  const size_t vocab = logits.size() / prompt.token_ids.size();
-  double largest = 0.0;
-  for (size_t i = 0; i < prompt.positions.size(); ++i) {
-    const std::vector<float> expected = numbers<float>(prompt.logits.at(kind).at(i));
-    CHECK(expected.size() == vocab, "logits of the whole vocabulary");
-    double difference = 0.0;
-    double scale = 0.0;
-    for (size_t id = 0; id < vocab; ++id) {
-      float found = 0.0F;
-      std::memcpy(&found, &logits[prompt.positions[i] * vocab + id], sizeof(found));
-      difference = std::max(difference, std::abs(static_cast<double>(found - expected[id])));
-      scale = std::max(scale, std::abs(static_cast<double>(expected[id])));
-    }
-    largest = std::max(largest, difference / scale);
-  }
-  return largest;
-}
-
 struct GoldenKind {
   std::string_view name;
   DType rounding;  // of the weights in the file
@@ -169,7 +95,7 @@ constexpr GoldenKind kKinds[] = {
 
 TEST(CpuModel, GivesTheLogitsOfTransformers) {
   ThreadPool pool(2);
-  for (const Golden& golden : read_goldens()) {
+  for (const Golden& golden : read_goldens(kGoldens)) {
     for (const GoldenKind& kind : kKinds) {
       const auto model =
           load_tiny(golden, options_for(kind.dtype, kind.kv_dtype), pool, kind.rounding);
@@ -204,7 +130,7 @@ CpuModelOptions options_for(const WeightFormat& format) {
 
 TEST(CpuModel, GivesTheSameBitsWhollyInChunksTokenByTokenAndAmongNeighbours) {
   ThreadPool pool(2);
-  for (const Golden& golden : read_goldens()) {
+  for (const Golden& golden : read_goldens(kGoldens)) {
     for (const WeightFormat& format : kFormats) {
       const auto model = load_tiny(golden, options_for(format), pool, DType::kFloat32);
       for (const GoldenPrompt& prompt : golden.prompts) {
@@ -231,7 +157,7 @@ double squared_distance(const Logits& a, const Logits& b) {
 
 TEST(CpuModel, MultipliesAsManyTermsAsTheQuantizationSays) {
   ThreadPool pool(1);
-  for (const Golden& golden : read_goldens()) {
+  for (const Golden& golden : read_goldens(kGoldens)) {
     const auto logits = [&](std::optional<Quantization> quantization) {
       const auto model =
           load_tiny(golden, options_for({DType::kFloat32, quantization}), pool, DType::kFloat32);
@@ -248,7 +174,7 @@ TEST(CpuModel, MultipliesAsManyTermsAsTheQuantizationSays) {
 TEST(CpuModel, GivesTheSameBitsOnEveryInstructionSetThreadCountAndBlockSize) {
   ThreadPool one(1);
   ThreadPool three(3);
-  for (const Golden& golden : read_goldens()) {
+  for (const Golden& golden : read_goldens(kGoldens)) {
     for (const WeightFormat& format : kFormats) {
       CpuModelOptions options = options_for(format);
       options.isa = Isa::kReference;

@@ -10,10 +10,13 @@
 
 #include "base/math.h"
 #include "checkpoint/dummy.h"
-#include "engine/kv_budget.h"
+#include "cuda/cuda_runner.h"
 #include "model/cpu_model.h"
+#include "model/kv_budget.h"
+#include "model/kv_cache.h"
 #include "model/memory_plan.h"
 #include "model/weight_names.h"
+#include "server/cuda_options.h"
 
 namespace millrace {
 namespace {
@@ -109,12 +112,34 @@ Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& o
   return config;
 }
 
+LoadProgress progress_of(const LocalModelOptions& options) {
+  return [&options](size_t num_done, size_t num_tensors) {
+    if (!options.on_progress) return;
+    options.on_progress(static_cast<double>(num_done) / static_cast<double>(num_tensors));
+  };
+}
+
+void add_speculation_line(const EngineConfig& engine, std::vector<std::string>& lines) {
+  if (const auto& speculation = engine.speculation) {
+    lines.push_back(fmt::format(
+        "speculation: up to {} tokens, from n-grams of {} to {} tokens that came before",
+        speculation->num_speculative_tokens,
+        speculation->prompt_lookup_min,
+        speculation->prompt_lookup_max
+    ));
+  }
+}
+
+// What an engine drives, whatever it runs on.
 struct LoadedRunner {
-  std::unique_ptr<CpuModel> model;
+  std::unique_ptr<ModelRunner> model;
+  DType dtype = DType::kFloat32;
+  std::optional<Quantization> quantization;
+  ModelBytes bytes;
   std::vector<std::string> start_lines;
 };
 
-Result<LoadedRunner> load_runner(
+Result<LoadedRunner> load_cpu_runner(
     Checkpoint& checkpoint,
     const ModelConfig& config,
     const LocalModelOptions& options,
@@ -149,12 +174,8 @@ Result<LoadedRunner> load_runner(
 
   const Result<std::unique_ptr<WeightSource>> weights = weights_of(checkpoint, config, options);
   if (!weights) return weights.error();
-  const auto progress = [&options](size_t num_done, size_t num_tensors) {
-    if (!options.on_progress) return;
-    options.on_progress(static_cast<double>(num_done) / static_cast<double>(num_tensors));
-  };
   Result<std::unique_ptr<CpuModel>> loaded =
-      CpuModel::load(config, **weights, model, threads, progress);
+      CpuModel::load(config, **weights, model, threads, progress_of(options));
   if (!loaded) return loaded.error();
   std::vector<std::string> lines = {
       fmt::format(
@@ -168,15 +189,58 @@ Result<LoadedRunner> load_runner(
       ),
       budget->text,
   };
-  if (const auto& speculation = options.engine.speculation) {
-    lines.push_back(fmt::format(
-        "speculation: up to {} tokens, from n-grams of {} to {} tokens that came before",
-        speculation->num_speculative_tokens,
-        speculation->prompt_lookup_min,
-        speculation->prompt_lookup_max
-    ));
-  }
-  return LoadedRunner{.model = *std::move(loaded), .start_lines = std::move(lines)};
+  add_speculation_line(options.engine, lines);
+  const ModelBytes bytes = {
+      .step_weights = (*loaded)->num_step_weight_bytes(),
+      .kv_per_token = kv_bytes_per_token(config, model.kv_dtype)};
+  return LoadedRunner{
+      .model = *std::move(loaded),
+      .dtype = model.dtype,
+      .quantization = model.quantization,
+      .bytes = bytes,
+      .start_lines = std::move(lines)};
+}
+
+Result<LoadedRunner> load_cuda_runner(
+    Checkpoint& checkpoint,
+    const ModelConfig& config,
+    const LocalModelOptions& options,
+    ThreadPool& threads
+) {
+  const Result<int32_t> longest = model_len(config, options.engine);
+  if (!longest) return longest.error();
+  const Result<cuda::CudaRunnerOptions> cuda = cuda_options_of(options, *longest);
+  if (!cuda) return cuda.error();
+  const Result<std::unique_ptr<WeightSource>> weights = weights_of(checkpoint, config, options);
+  if (!weights) return weights.error();
+  Result<cuda::CudaRunner> loaded =
+      cuda::load_cuda_runner(config, **weights, *cuda, threads, progress_of(options));
+  if (!loaded) return loaded.error();
+  Result<std::optional<Quantization>> quantization = quantization_of(config, options.quantization);
+  if (!quantization) return quantization.error();
+  if (*quantization) (*quantization)->num_input_terms = 1;  // inputs are bfloat16 there
+  std::vector<std::string> lines = std::move(loaded->start_lines);
+  lines.front() = fmt::format("{}: {}", options.text.model, lines.front());
+  add_speculation_line(options.engine, lines);
+  return LoadedRunner{
+      .model = std::move(loaded->model),
+      .dtype = DType::kBFloat16,
+      .quantization = *quantization,
+      .bytes =
+          {.step_weights = loaded->num_step_weight_bytes,
+           .kv_per_token = kv_bytes_per_token(config, DType::kBFloat16)},
+      .start_lines = std::move(lines)};
+}
+
+Result<LoadedRunner> load_runner(
+    ModelDevice device,
+    Checkpoint& checkpoint,
+    const ModelConfig& config,
+    const LocalModelOptions& options,
+    ThreadPool& threads
+) {
+  return device == ModelDevice::kCuda ? load_cuda_runner(checkpoint, config, options, threads)
+                                      : load_cpu_runner(checkpoint, config, options, threads);
 }
 
 // Ids whose text reads as prose: a word of plain letters, perhaps after a space. All ids where a
@@ -221,6 +285,8 @@ Result<std::optional<Quantization>> quantization_of(
 }
 
 Result<LocalModel> load_local_model(LocalModelOptions options) {
+  const Result<ModelDevice> device = choose_device(options.device);
+  if (!device) return device.error();
   Result<Checkpoint> checkpoint = open(options);
   if (!checkpoint) return checkpoint.error();
   Result<ModelConfig> config = config_of(*checkpoint, options);
@@ -237,19 +303,17 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   options.engine.max_logit_rows =
       std::max(options.engine.max_logit_rows, options.engine.max_num_seqs);
   auto threads = std::make_unique<ThreadPool>(options.num_threads);
-  Result<LoadedRunner> runner = load_runner(*checkpoint, *config, options, *threads);
+  Result<LoadedRunner> runner = load_runner(*device, *checkpoint, *config, options, *threads);
   if (!runner) return runner.error();
-  const DType dtype = runner->model->options().dtype;
-  const size_t num_step_weight_bytes = runner->model->num_step_weight_bytes();
   Result<std::unique_ptr<StepEngine>> engine =
       StepEngine::start(std::move(runner->model), options.engine);
   if (!engine) return engine.error();
   return LocalModel{
       .text = *std::move(text),
       .config = *std::move(config),
-      .dtype = dtype,
+      .dtype = runner->dtype,
       .defaults = options.use_generation_config ? *std::move(defaults) : GenerationDefaults(),
-      .num_step_weight_bytes = num_step_weight_bytes,
+      .num_step_weight_bytes = runner->bytes.step_weights,
       .threads = std::move(threads),
       .engine = *std::move(engine),
       .start_lines = std::move(runner->start_lines),
@@ -257,16 +321,24 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
 }
 
 Result<LocalRunner> load_local_runner(LocalModelOptions options) {
+  const Result<ModelDevice> device = choose_device(options.device);
+  if (!device) return device.error();
   Result<Checkpoint> checkpoint = open(options);
   if (!checkpoint) return checkpoint.error();
   const Result<ModelConfig> config = config_of(*checkpoint, options);
   if (!config) return config.error();
   auto threads = std::make_unique<ThreadPool>(options.num_threads);
-  Result<LoadedRunner> runner = load_runner(*checkpoint, *config, options, *threads);
+  Result<LoadedRunner> runner = load_runner(*device, *checkpoint, *config, options, *threads);
   if (!runner) return runner.error();
   return LocalRunner{
       .threads = std::move(threads),
       .model = std::move(runner->model),
+      .config = *config,
+      .device = *device,
+      .dtype = runner->dtype,
+      .quantization = runner->quantization,
+      .bytes = runner->bytes,
+      .max_num_batched_tokens = options.engine.max_num_batched_tokens,
       .start_lines = std::move(runner->start_lines),
   };
 }

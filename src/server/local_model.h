@@ -12,10 +12,13 @@
 #include "base/thread_pool.h"
 #include "engine/null_engine.h"
 #include "engine/step_engine.h"
-#include "kernels/quantized/quantized_matrix.h"
+#include "kernels/isa.h"
+#include "kernels/quantized/quantization.h"
 #include "model/config.h"
-#include "model/cpu_model.h"
+#include "model/forward_work.h"
 #include "model/generation_defaults.h"
+#include "model/model_runner.h"
+#include "server/model_device.h"
 #include "server/model_text.h"
 #include "tensor/dtype.h"
 
@@ -26,6 +29,7 @@ enum class LoadFormat { kAuto, kDummy };
 struct LocalModelOptions {
   ModelTextOptions text;
   LoadFormat load_format = LoadFormat::kAuto;
+  DeviceChoice device = DeviceChoice::kAuto;
   std::optional<DType> dtype;  // none: what the checkpoint holds (docs/decisions/0002)
   // Of the layers' matrices (CpuModelOptions); none: as they are stored.
   std::optional<Quantization> quantization = {};
@@ -33,6 +37,8 @@ struct LocalModelOptions {
   int32_t block_size = 16;                // tokens of a KV block
   std::optional<int64_t> kv_cache_bytes;  // none: 4 GiB, or less where that is enough or too much
   int64_t available_bytes = 0;            // memory that weights, scratch and KV cache may take
+  double gpu_memory_utilization = 0.9;    // CudaRunnerOptions, as the next
+  bool enforce_eager = false;             // no graphs
   size_t num_threads = 1;
   Isa isa = best_isa();
   bool use_generation_config = true;             // the author's sampling defaults
@@ -67,7 +73,13 @@ Result<LocalModel> load_local_model(LocalModelOptions options);
 // A model alone: no text, no scheduler, no engine thread. For whoever drives it step by step.
 struct LocalRunner {
   std::unique_ptr<ThreadPool> threads;  // the model's; outlives it
-  std::unique_ptr<CpuModel> model;
+  std::unique_ptr<ModelRunner> model;
+  ModelConfig config;
+  ModelDevice device = ModelDevice::kCpu;
+  DType dtype = DType::kFloat32;             // of weights that are not quantized
+  std::optional<Quantization> quantization;  // of the layers' matrices
+  ModelBytes bytes;                          // how it lies in memory
+  int32_t max_num_batched_tokens = 0;        // of a step
   std::vector<std::string> start_lines;
 };
 

@@ -31,7 +31,7 @@ def has_default_model():
 
 class Basics(unittest.TestCase):
     def test_version_and_help_succeed(self):
-        self.assertRegex(run("version").stdout, r"^millrace \d+\.\d+\.\d+\n$")
+        self.assertRegex(run("version").stdout, r"^millrace \d+\.\d+\.\d+\nCUDA backend: (none|for sm_\w+.*, CUDA \d+\.\d+)\n$")
         self.assertEqual(run("--help").returncode, 0)
         for command in ("generate", "run-batch", "chat", "tokenize", "detokenize", "template", "plan", "quantize"):
             done = run(command, "--help")
@@ -54,6 +54,12 @@ class Basics(unittest.TestCase):
             (["generate", "--block-size", "many"], "--block-size"),
             (["plan", "a", "b"], "too many"),
             (["generate", "--prompt", "x", "--dtype", "int3"], "--dtype"),
+            (["generate", "--prompt", "x", "--device", "gpu"], "--device must be auto, cpu or cuda"),
+            (["bench", "engine", "--device", "gpu"], "--device must be auto, cpu or cuda"),
+            (["bench", "engine", "--device", "cuda", "--isa", "avx2"], "--isa is of --device cpu"),
+            (["generate", "--prompt", "x", "--enforce-eager"], "--enforce-eager is of --device cuda"),
+            (["generate", "--prompt", "x", "--gpu-memory-utilization", "0.5"], "--gpu-memory-utilization is of --device cuda"),
+            (["serve", "--engine", "null", "--device", "cuda"], "--device"),
             (["generate", "--seed", "18446744073709551616"], "--seed"),
             (["generate", "--max-num-seqs", "0", "--prompt", "x"], "--max-num-seqs"),
             (["generate", "--prompt", "x", "--scheduling-policy", "lifo"], "fcfs, priority or fair"),
@@ -97,6 +103,15 @@ class Basics(unittest.TestCase):
                 self.assertIn(hint, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertEqual(done.stdout, "")
+
+    def test_a_device_that_is_not_there_is_named_with_the_reason(self):
+        # No device whatever the machine has: the first thing a driver reads.
+        for arguments in (["generate", ROOT / "configs/Qwen2-0.5B", "--load-format", "dummy", "--prompt", "x"],
+                          ["serve", "--port", "0"], ["bench", "engine", ROOT / "configs/Qwen2-0.5B", "--load-format", "dummy"]):
+            done = run(*arguments, "--device", "cuda", env={"CUDA_VISIBLE_DEVICES": ""})
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(done.stderr, r"^millrace (generate|serve|bench engine): no CUDA device: [^\n]+\n$")
+            self.assertEqual(done.stdout, "")
 
     def test_the_missing_default_model_says_what_to_run(self):
         done = run("generate", "--prompt", "x", env={"MILLRACE_CACHE": "/nonexistent"})

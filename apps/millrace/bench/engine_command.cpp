@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -21,9 +22,10 @@
 #include "bench/engine_speed.h"
 #include "bench/flag_values.h"
 #include "command_line.h"
+#include "cuda/device_meter.h"
 #include "failure.h"
 #include "interrupt_signal.h"
-#include "model/kv_cache.h"
+#include "kernels/machine_limits.h"
 #include "model_flags.h"
 #include "progress_bar.h"
 #include "terminal.h"
@@ -34,6 +36,7 @@ namespace {
 struct EngineFlags {
   std::string model = kDefaultModel;
   std::string load_format = "auto";
+  std::string device = "auto";
   std::string quantization = "none";
   std::string dtype = "auto";
   std::string isa = "auto";
@@ -90,6 +93,7 @@ void add_flags(CommandLine& line, EngineFlags& flags) {
       "MODEL", flags.model, "a Hugging Face directory, a .gguf file, or smollm2 (the default)"
   );
   line.add("--load-format", flags.load_format, "auto, or dummy: made-up weights for any config");
+  line.add("--device", flags.device, "what computes: cpu, cuda, or auto (cpu)");
   line.add("--quantization", flags.quantization, "of the weights: none, int8, w8a8 or int4");
   line.add("--dtype", flags.dtype, "auto, float32, float16 or bfloat16");
   line.add("--prompt-len", flags.prompt_len, "tokens of each prompt (512); 0: no prefill");
@@ -144,6 +148,9 @@ Result<void> check_flags(const EngineFlags& flags) {
       return wrong_value(name, fmt::format("0 to {}", kLengthMax), std::to_string(value));
     }
   }
+  if (flags.device == "cuda" && flags.isa != "auto") {
+    return invalid_argument("--isa is of --device cpu", "--isa");
+  }
   if (flags.prompt_len == 0 && flags.output_len == 0) {
     return invalid_argument("--prompt-len and --output-len are both 0", "--prompt-len");
   }
@@ -177,6 +184,7 @@ Result<LocalRunner> load(const EngineFlags& flags, Isa isa) {
   ModelFlags model;
   model.model = flags.model;
   model.load_format = flags.load_format;
+  model.device = flags.device;
   model.dtype = flags.dtype;
   model.quantization = flags.quantization;
   model.num_threads = flags.num_threads;
@@ -184,8 +192,6 @@ Result<LocalRunner> load(const EngineFlags& flags, Isa isa) {
   model.max_model_len = sequence_len(flags);
   const int64_t batch_size = *std::ranges::max_element(flags.batch_sizes);
   model.max_num_seqs = static_cast<int32_t>(batch_size);
-  model.max_num_batched_tokens =
-      std::max<int64_t>(EngineConfig().max_num_batched_tokens, batch_size);
   Result<LocalModelOptions> options = model_options_of(model);
   if (!options) return options.error();
   options->isa = isa;
@@ -226,8 +232,9 @@ std::vector<SpeedCase> cases_of(const EngineFlags& flags) {
   return cases;
 }
 
-Result<SpeedLayout> layout_of(const EngineFlags& flags, const CpuModel& model) {
-  const int32_t block_size = model.options().block_size;
+Result<SpeedLayout> layout_of(const EngineFlags& flags, const LocalRunner& runner) {
+  const ModelRunner& model = *runner.model;
+  const int32_t block_size = model.block_size();
   const int64_t blocks_each = div_ceil(sequence_len(flags), int64_t{block_size});
   const int64_t batch_size = *std::ranges::max_element(flags.batch_sizes);
   if (blocks_each * batch_size > model.num_blocks()) {
@@ -247,45 +254,72 @@ Result<SpeedLayout> layout_of(const EngineFlags& flags, const CpuModel& model) {
   return SpeedLayout{
       .block_size = block_size,
       .blocks_per_sequence = static_cast<int32_t>(blocks_each),
-      .max_num_batched_tokens = model.options().max_num_batched_tokens,
+      .max_num_batched_tokens = runner.max_num_batched_tokens,
       .vocab_size = model.vocab_size(),
   };
 }
 
-DotInstruction instruction_of(const CpuModelOptions& options) {
-  if (options.quantization) {
-    return fastest_dot_instruction(DotOperands::kInt8, options.isa);
-  }
+DotInstruction instruction_of(const LocalRunner& runner, Isa isa) {
+  if (runner.quantization) return fastest_dot_instruction(DotOperands::kInt8, isa);
   return fastest_dot_instruction(
-      options.dtype == DType::kBFloat16 ? DotOperands::kBFloat16 : DotOperands::kFloat32,
-      options.isa
+      runner.dtype == DType::kBFloat16 ? DotOperands::kBFloat16 : DotOperands::kFloat32, isa
   );
 }
 
-Result<int> measure(const EngineFlags& flags, LocalRunner& runner, InterruptSignal& signal) {
-  CpuModel& model = *runner.model;
-  const Result<SpeedLayout> layout = layout_of(flags, model);
+// What is measured beside the model, and what rows say of it.
+struct Limits {
+  std::function<LimitReading()> read;
+  SpeedSubject subject;
+};
+
+Result<Limits> limits_of(const LocalRunner& runner, Isa isa) {
+  Limits limits;
+  if (runner.device == ModelDevice::kCuda) {
+    Result<std::unique_ptr<cuda::DeviceMeter>> opened = cuda::open_device_meter(0);
+    if (!opened) return opened.error();
+    const std::shared_ptr<cuda::DeviceMeter> meter = *std::move(opened);
+    limits.read = [meter] {
+      return LimitReading{meter->read_bytes_per_second(), meter->operations_per_second()};
+    };
+    limits.subject.device = "cuda";
+    limits.subject.peak = "bf16 product by cuBLASLt";
+    return limits;
+  }
+  Result<MachineLimits> measured = MachineLimits::prepare(*runner.threads, isa);
+  if (!measured) return measured.error();
+  const auto machine = std::make_shared<MachineLimits>(*std::move(measured));
+  const DotInstruction instruction = instruction_of(runner, isa);
+  limits.read = [machine, instruction] {
+    return LimitReading{
+        machine->measure_read_bytes_per_second(),
+        machine->measure_operations_per_second(instruction)};
+  };
+  limits.subject.isa = name_of(isa);
+  limits.subject.peak = name_of(instruction);
+  limits.subject.num_threads = runner.threads->num_threads();
+  return limits;
+}
+
+Result<int> measure(
+    const EngineFlags& flags, LocalRunner& runner, Isa isa, InterruptSignal& signal
+) {
+  const Result<SpeedLayout> layout = layout_of(flags, runner);
   if (!layout) return layout.error();
-  Result<MachineLimits> limits = MachineLimits::prepare(*runner.threads, model.options().isa);
+  Result<Limits> limits = limits_of(runner, isa);
   if (!limits) return limits.error();
   for (const std::string& line : runner.start_lines) print_stderr("{}\n", line);
 
-  const ModelBytes bytes = {
-      .step_weights = model.num_step_weight_bytes(),
-      .kv_per_token = kv_bytes_per_token(model.config(), model.options().kv_dtype),
-  };
   std::optional<ProgressBar> bar("measuring");
   SpeedPlan plan;
   plan.cases = cases_of(flags);
   plan.layout = *layout;
   plan.num_repetitions = flags.num_repetitions;
-  plan.instruction = instruction_of(model.options());
-  const std::optional<Quantization>& quantization = model.options().quantization;
+  plan.read_limits = limits->read;
   const double num_input_terms =
-      quantization ? static_cast<double>(quantization->num_input_terms) : 1.0;
+      runner.quantization ? static_cast<double>(runner.quantization->num_input_terms) : 1.0;
   plan.work_of = [&](const ForwardBatch& batch) {
     // Each term is a product of its own with the peak's instruction.
-    ForwardWork work = forward_work(model.config(), bytes, batch);
+    ForwardWork work = forward_work(runner.config, runner.bytes, batch);
     work.matrix_operations *= num_input_terms;
     return work;
   };
@@ -295,17 +329,13 @@ Result<int> measure(const EngineFlags& flags, LocalRunner& runner, InterruptSign
 
   std::stop_source stop;
   signal.set_handler([stop]() mutable { stop.request_stop(); });
-  const std::vector<SpeedResult> results = measure_speed(model, *limits, plan, stop.get_token());
+  const std::vector<SpeedResult> results = measure_speed(*runner.model, plan, stop.get_token());
   bar.reset();
+  SpeedSubject& subject = limits->subject;
+  subject.model = flags.model;
   // As it runs, which a model that `millrace quantize` made says itself.
-  const SpeedSubject subject = {
-      .model = flags.model,
-      .quantization = quantization ? std::string(name_of(*quantization)) : "none",
-      .dtype = model.options().dtype,
-      .isa = model.options().isa,
-      .instruction = plan.instruction,
-      .num_threads = runner.threads->num_threads(),
-  };
+  subject.quantization = runner.quantization ? std::string(name_of(*runner.quantization)) : "none";
+  subject.dtype = runner.dtype;
   fmt::print(
       "{}", flags.json ? speed_json_lines(subject, results) : speed_markdown(subject, results)
   );
@@ -320,7 +350,7 @@ Result<int> engine(const EngineFlags& flags) {
   if (!signal) return signal.error();
   Result<LocalRunner> runner = load(flags, *isa);
   if (!runner) return runner.error();
-  return measure(flags, *runner, **signal);
+  return measure(flags, *runner, *isa, **signal);
 }
 
 }  // namespace

@@ -14,6 +14,11 @@ std::string format_of(const SpeedSubject& subject) {
                                         : subject.quantization;
 }
 
+std::string place_of(const SpeedSubject& subject) {
+  if (subject.num_threads == 0) return subject.device;
+  return fmt::format("{} threads, {}", subject.num_threads, subject.isa);
+}
+
 json::object json_row(const SpeedSubject& subject, const SpeedResult& result) {
   const SpeedSummary summary = summarize_speed(result);
   return {
@@ -28,7 +33,8 @@ json::object json_row(const SpeedSubject& subject, const SpeedResult& result) {
       {"quantization", subject.quantization},
       {"limit", name_of(summary.limit)},
       {"dtype", name_of(subject.dtype)},
-      {"isa", name_of(subject.isa)},
+      {"device", subject.device},
+      {"isa", subject.isa},
       {"threads", subject.num_threads},
       {"num_tokens", result.speed_case.num_tokens},
       {"step_ms", summary.step_ms},
@@ -36,7 +42,7 @@ json::object json_row(const SpeedSubject& subject, const SpeedResult& result) {
       {"weight_bytes", result.work.weight_bytes / static_cast<double>(result.num_steps)},
       {"kv_bytes", result.work.kv_bytes / static_cast<double>(result.num_steps)},
       {"attention_flop_share", result.work.attention_operations / result.work.operations()},
-      {"peak_instruction", name_of(subject.instruction)},
+      {"peak_instruction", subject.peak},
       {"model", subject.model},
   };
 }
@@ -45,15 +51,14 @@ json::object json_row(const SpeedSubject& subject, const SpeedResult& result) {
 
 std::string speed_markdown(const SpeedSubject& subject, const std::vector<SpeedResult>& results) {
   std::string text = fmt::format(
-      "{}: {}, {} threads, {}; peak of {}\n\n"
+      "{}: {}, {}; peak of {}\n\n"
       "| phase | batch | context | tokens | tokens/s | +- | ms/step | read GB/s | peak Tflop/s | "
       "limit | share |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|\n",
       subject.model,
       format_of(subject),
-      subject.num_threads,
-      name_of(subject.isa),
-      name_of(subject.instruction)
+      place_of(subject),
+      subject.peak
   );
   for (const SpeedResult& result : results) {
     if (result.samples.empty()) continue;

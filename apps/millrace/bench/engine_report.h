@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "bench/engine_speed.h"
-#include "kernels/isa.h"
 #include "tensor/dtype.h"
 
 namespace millrace::bench {
@@ -15,9 +14,10 @@ struct SpeedSubject {
   std::string model;  // as on the command line
   std::string quantization = "none";
   DType dtype = DType::kFloat32;  // of weights that are not quantized, and of the KV cache
-  Isa isa = Isa::kReference;
-  DotInstruction instruction = DotInstruction::kMulpsAddps;
-  size_t num_threads = 1;
+  std::string device = "cpu";     // or a CUDA device's name
+  std::string isa;                // "avx512"; none on a device
+  std::string peak;               // what was measured as the peak: "vdpbf16ps zmm"
+  size_t num_threads = 0;         // that compute; none on a device
 };
 
 // A table under one line of what was measured. Cases without a sample are left out.

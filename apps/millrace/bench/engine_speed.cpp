@@ -12,18 +12,6 @@
 namespace millrace::bench {
 namespace {
 
-struct LimitReading {
-  double read_bytes_per_s = 0.0;
-  double operations_per_s = 0.0;
-};
-
-LimitReading read_limits(MachineLimits& limits, DotInstruction instruction) {
-  return {
-      .read_bytes_per_s = limits.measure_read_bytes_per_second(),
-      .operations_per_s = limits.measure_operations_per_second(instruction),
-  };
-}
-
 void warm_up(
     ModelRunner& runner, const SpeedPlan& plan, const std::vector<std::vector<ForwardBatch>>& steps
 ) {
@@ -71,7 +59,7 @@ double mean_of(const std::vector<SpeedSample>& samples, F value_of) {
 }  // namespace
 
 std::vector<SpeedResult> measure_speed(
-    ModelRunner& runner, MachineLimits& limits, const SpeedPlan& plan, const std::stop_token& stop
+    ModelRunner& runner, const SpeedPlan& plan, const std::stop_token& stop
 ) {
   std::vector<SpeedResult> results;
   std::vector<std::vector<ForwardBatch>> steps;
@@ -87,13 +75,13 @@ std::vector<SpeedResult> measure_speed(
 
   const double num_runs = static_cast<double>(plan.cases.size()) * plan.num_repetitions;
   double num_done = 0.0;
-  LimitReading before = read_limits(limits, plan.instruction);
+  LimitReading before = plan.read_limits();
   for (int32_t repetition = 0; repetition < plan.num_repetitions; ++repetition) {
     for (size_t i = 0; i < plan.cases.size(); ++i) {
       if (plan.on_progress) plan.on_progress(num_done / num_runs, words_of(plan.cases[i]));
       const std::optional<double> seconds = run_case(runner, steps[i], stop);
       if (!seconds) return results;
-      const LimitReading after = read_limits(limits, plan.instruction);
+      const LimitReading after = plan.read_limits();
       results[i].samples.push_back({
           .seconds = *seconds,
           .read_bytes_per_s = (before.read_bytes_per_s + after.read_bytes_per_s) / 2.0,

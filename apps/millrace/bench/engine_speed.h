@@ -16,11 +16,16 @@
 #include <vector>
 
 #include "bench/engine_cases.h"
-#include "kernels/machine_limits.h"
 #include "model/forward_work.h"
 #include "model/model_runner.h"
 
 namespace millrace::bench {
+
+// What the machine can do at the moment.
+struct LimitReading {
+  double read_bytes_per_s = 0.0;
+  double operations_per_s = 0.0;  // of what the weights' format is multiplied with
+};
 
 // One run of a case, and the limits around it.
 struct SpeedSample {
@@ -40,7 +45,7 @@ struct SpeedPlan {
   std::vector<SpeedCase> cases;
   SpeedLayout layout;
   int32_t num_repetitions = 1;
-  DotInstruction instruction = DotInstruction::kMulpsAddps;  // that the weights' format uses
+  std::function<LimitReading()> read_limits;
   std::function<ForwardWork(const ForwardBatch&)> work_of;
   // What is under way, and the share of all that is done; may be empty.
   std::function<void(double fraction, const std::string& what)> on_progress;
@@ -49,7 +54,7 @@ struct SpeedPlan {
 // Fills the contexts, runs one step of each case to warm up, then all cases in turn. A stop leaves
 // the case under way out; what was measured stays. REQUIRES: KV blocks for the plan.
 std::vector<SpeedResult> measure_speed(
-    ModelRunner& runner, MachineLimits& limits, const SpeedPlan& plan, const std::stop_token& stop
+    ModelRunner& runner, const SpeedPlan& plan, const std::stop_token& stop
 );
 
 // Which of the two limits leaves less room: a step takes at least the time of its bytes and at

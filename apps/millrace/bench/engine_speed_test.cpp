@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "bench/engine_report.h"
+#include "kernels/machine_limits.h"
 #include "model/cpu_model.h"
 #include "model/model_test_data.h"
 
@@ -27,6 +28,12 @@ std::unique_ptr<CpuModel> tiny_model(ThreadPool& pool, const SpeedLayout& layout
   options.max_num_batched_tokens = layout.max_num_batched_tokens;
   options.max_num_logits = 3;
   return *CpuModel::load(config, TinyWeights(config, 1), options, pool);
+}
+
+LimitReading read_limits(MachineLimits& limits) {
+  return {
+      .read_bytes_per_s = limits.measure_read_bytes_per_second(),
+      .operations_per_s = limits.measure_operations_per_second(DotInstruction::kMulpsAddps)};
 }
 
 SpeedPlan tiny_plan() {
@@ -61,7 +68,8 @@ TEST(EngineSpeed, RunsEveryCaseAsOftenAsAsked) {
   };
   const std::unique_ptr<CpuModel> model = tiny_model(pool, plan.layout);
   MachineLimits limits = *MachineLimits::prepare(pool, best_isa(), kSmallBuffer);
-  const std::vector<SpeedResult> results = measure_speed(*model, limits, plan, {});
+  plan.read_limits = [&limits] { return read_limits(limits); };
+  const std::vector<SpeedResult> results = measure_speed(*model, plan, {});
   ASSERT_EQ(results.size(), 4U);
   for (const SpeedResult& result : results) {
     EXPECT_EQ(result.samples.size(), 3U);
@@ -89,7 +97,8 @@ TEST(EngineSpeed, StopsWithWhatItHas) {
   };
   const std::unique_ptr<CpuModel> model = tiny_model(pool, plan.layout);
   MachineLimits limits = *MachineLimits::prepare(pool, best_isa(), kSmallBuffer);
-  const auto results = measure_speed(*model, limits, plan, stop.get_token());
+  plan.read_limits = [&limits] { return read_limits(limits); };
+  const auto results = measure_speed(*model, plan, stop.get_token());
   EXPECT_EQ(results[0].samples.size(), 2U);
   EXPECT_EQ(results[1].samples.size(), 1U);
   EXPECT_EQ(results[3].samples.size(), 1U);
@@ -132,7 +141,12 @@ TEST(SpeedSummary, NamesTheLimitThatIsNearer) {
 TEST(SpeedReport, HasTheKeysThatAreDocumentedFirst) {
   SpeedResult unmeasured = given_result();
   unmeasured.samples.clear();
-  const SpeedSubject subject = {.model = "m", .dtype = DType::kBFloat16, .num_threads = 2};
+  const SpeedSubject subject = {
+      .model = "m",
+      .dtype = DType::kBFloat16,
+      .isa = "avx2",
+      .peak = "mulps + addps xmm",
+      .num_threads = 2};
   const std::string text = speed_json_lines(subject, {given_result(), unmeasured});
   ASSERT_EQ(std::ranges::count(text, '\n'), 1) << "a line for each case that was measured";
   const json::value value = *parse_json(text.substr(0, text.size() - 1));
@@ -161,9 +175,14 @@ TEST(SpeedReport, HasTheKeysThatAreDocumentedFirst) {
 TEST(SpeedReport, IsATableOfMarkdown) {
   SpeedResult unmeasured = given_result();
   unmeasured.samples.clear();
-  const SpeedSubject subject = {.model = "m", .quantization = "int8", .num_threads = 2};
+  const SpeedSubject subject = {
+      .model = "m",
+      .quantization = "int8",
+      .isa = "avx2",
+      .peak = "mulps + addps xmm",
+      .num_threads = 2};
   const std::string text = speed_markdown(subject, {given_result(), unmeasured});
-  EXPECT_TRUE(text.starts_with("m: int8, 2 threads, reference; peak of ")) << text;
+  EXPECT_TRUE(text.starts_with("m: int8, 2 threads, avx2; peak of mulps + addps xmm\n")) << text;
   std::vector<int64_t> columns;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

@@ -1,4 +1,4 @@
-#include "engine/kv_budget.h"
+#include "model/kv_budget.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

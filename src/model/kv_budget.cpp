@@ -1,4 +1,4 @@
-#include "engine/kv_budget.h"
+#include "model/kv_budget.h"
 
 #include <fmt/format.h>
 

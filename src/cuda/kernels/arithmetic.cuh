@@ -1,0 +1,131 @@
+// The arithmetic that kernels share: bfloat16, the exponential, sums over a warp and over a block.
+// Device code of both builds; every operation has one result, whichever runs it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda_device.h"
+
+namespace millrace::cuda {
+
+constexpr float kLargestFloat = 0x1.fffffep127F;
+constexpr float kMinusInfinity = -__builtin_inff();
+
+// A matrix element of a model: the upper half of a float32.
+using BFloat16Bits = uint16_t;
+
+__device__ inline float float_from_bfloat16(BFloat16Bits bits) {
+  return float_from_bits(static_cast<uint32_t>(bits) << 16);
+}
+
+// Of a word of two, the first in its lower half.
+__device__ inline float lower_bfloat16(uint32_t pair) {
+  return float_from_bits(pair << 16);
+}
+__device__ inline float upper_bfloat16(uint32_t pair) {
+  return float_from_bits(pair & 0xFFFF0000U);
+}
+
+// To nearest, ties to even; NaN stays NaN.
+__device__ inline BFloat16Bits bfloat16_from_float(float value) {
+  const uint32_t bits = bits_from_float(value);
+  const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  const uint32_t rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
+  return static_cast<BFloat16Bits>(is_nan ? (bits >> 16) | 0x40U : rounded >> 16);
+}
+
+__device__ inline uint32_t bfloat16_pair(float lower, float upper) {
+  return static_cast<uint32_t>(bfloat16_from_float(lower)) |
+         static_cast<uint32_t>(bfloat16_from_float(upper)) << 16;
+}
+
+// Eight elements in sixteen bytes.
+constexpr uint32_t kWordElements = 8;
+
+// Elements i .. i + 7 of a row; zero beyond its end. `is_whole`: the row begins at a multiple of
+// sixteen bytes and has a multiple of eight elements, as has i.
+__device__ inline Words4 load_elements(
+    const BFloat16Bits* row, size_t i, size_t size, bool is_whole
+) {
+  if (is_whole) return i < size ? load_words(row + i) : Words4{};
+  Words4 result;
+#pragma unroll
+  for (uint32_t e = 0; e < kWordElements; ++e) {
+    const uint32_t bits = i + e < size ? row[i + e] : 0U;
+    result.words[e / 2] |= bits << (16 * (e % 2));
+  }
+  return result;
+}
+
+__device__ inline float larger(float a, float b) {
+  return a > b ? a : b;
+}
+__device__ inline float smaller(float a, float b) {
+  return a < b ? a : b;
+}
+
+__device__ inline size_t smaller_size(size_t a, size_t b) {
+  return a < b ? a : b;
+}
+
+// exp of kernels/exp.h, operation by operation: the same bits.
+__device__ inline float exponential(float x) {
+  constexpr float kShift = 0x1.8p23F;
+  if (!(x == x)) return x;
+  const float clamped = x > 89.0F ? 89.0F : x < -104.0F ? -104.0F : x;
+  const float shifted = fused_multiply_add(clamped, 0x1.715476p+0F, kShift);
+  const float minus_n = kShift - shifted;
+  const float r = fused_multiply_add(
+      minus_n, -0x1.05c61p-29F, fused_multiply_add(minus_n, 0x1.62e43p-1F, clamped)
+  );
+  float p = 0x1.6a23dp-10F;
+  p = fused_multiply_add(p, r, 0x1.123a2p-7F);
+  p = fused_multiply_add(p, r, 0x1.5558f2p-5F);
+  p = fused_multiply_add(p, r, 0x1.555492p-3F);
+  p = fused_multiply_add(p, r, 0x1.fffffcp-2F);
+  const float exp_r = fused_multiply_add(r * r, p, r) + 1.0F;
+  const int32_t n = static_cast<int32_t>(-minus_n);
+  const int32_t first = n >> 1;
+  const float power = float_from_bits(static_cast<uint32_t>(first + 127) << 23);
+  return exp_r * power * float_from_bits(static_cast<uint32_t>(n - first + 127) << 23);
+}
+
+__device__ inline float silu(float x) {
+  return x / (1.0F + exponential(0.0F - x));
+}
+
+__device__ inline uint32_t lane_index() {
+  return threadIdx.x % kWarpThreads;
+}
+__device__ inline uint32_t warp_index() {
+  return threadIdx.x / kWarpThreads;
+}
+__device__ inline uint32_t num_warps() {
+  return blockDim.x / kWarpThreads;
+}
+
+// In halves: lane i and i + 16, then 8, 4, 2, 1. Every lane gets the result.
+__device__ inline float sum_over_warp(float value) {
+  for (uint32_t mask = kWarpThreads / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+}
+__device__ inline float largest_of_warp(float value) {
+  for (uint32_t mask = kWarpThreads / 2; mask > 0; mask /= 2) {
+    value = larger(value, shuffle_xor(value, mask));
+  }
+  return value;
+}
+
+// Sums of the warps, added in ascending order. Every thread gets the result.
+// `scratch`: [num_warps] in shared memory, free again after the block's next barrier.
+__device__ inline float sum_over_block(float value, float* scratch) {
+  const float of_warp = sum_over_warp(value);
+  if (lane_index() == 0) scratch[warp_index()] = of_warp;
+  sync_block();
+  float sum = scratch[0];
+  for (uint32_t warp = 1; warp < num_warps(); ++warp) sum += scratch[warp];
+  return sum;
+}
+
+}  // namespace millrace::cuda

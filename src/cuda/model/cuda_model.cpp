@@ -1,0 +1,244 @@
+#include "cuda/model/cuda_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "cuda/kernels/hidden_rows.h"
+#include "cuda/kernels/paged_attention.h"
+#include "cuda/runtime.h"
+#include "kernels/rope.h"
+#include "model/rope_options.h"
+
+namespace millrace::cuda {
+namespace {
+
+size_t group_of(const ModelConfig& config) {
+  return static_cast<size_t>(config.num_heads / config.num_kv_heads);
+}
+
+// A tile holds heads of several tokens, or some of one.
+size_t num_tiles_max(const ModelConfig& config, size_t num_tokens) {
+  return num_tokens * div_ceil(group_of(config), kAttentionTileRows);
+}
+
+StepShape largest_shape(const ModelConfig& config, const RunnerLimits& limits) {
+  const auto num_tokens = static_cast<size_t>(limits.max_num_batched_tokens);
+  return {
+      .num_tokens = num_tokens,
+      .num_sequences = num_tokens,
+      .num_blocks_per_sequence =
+          static_cast<size_t>(div_ceil(limits.max_model_len, limits.block_size)),
+      .num_tiles = num_tiles_max(config, num_tokens),
+      .num_logits = static_cast<size_t>(limits.max_num_logits),
+      .num_block_copies = num_tokens,
+      .num_hidden_saves = num_tokens,
+  };
+}
+
+// Sequences whose decodes have a graph: rows of logits and tokens of a step bound both.
+int32_t num_graph_sequences_max(const RunnerLimits& limits) {
+  return std::min(limits.max_num_batched_tokens, limits.max_num_logits);
+}
+
+bool is_decode_of_all(const ForwardBatch& batch) {
+  if (batch.num_tokens() == 0 || batch.num_sequences() != batch.num_tokens()) return false;
+  if (batch.num_logits() != batch.num_tokens()) return false;
+  for (int32_t i = 0; i < batch.num_logits(); ++i) {
+    if (batch.logit_rows[static_cast<size_t>(i)] != LogitRow::of_token(i)) return false;
+  }
+  return true;
+}
+
+size_t longest_context(const ForwardBatch& batch) {
+  if (batch.context_lens.empty()) return 0;
+  return static_cast<size_t>(std::ranges::max(batch.context_lens));
+}
+
+// Takes the value, or reports the error that stands in its place.
+template <class T>
+Result<void> take(Result<T> result, T& target) {
+  if (!result) return result.error();
+  target = *std::move(result);
+  return {};
+}
+
+}  // namespace
+
+CudaModel::CudaModel(const ModelConfig& config, const CudaModelOptions& options, Stream stream)
+    : config_(config),
+      options_(options),
+      stream_(std::move(stream)),
+      decoder_(
+          {.config = config_,
+           .weights = weights_,
+           .kv_cache = kv_cache_,
+           .workspace = workspace_,
+           .rope = rope_,
+           .saved_hidden = saved_hidden_}
+      ),
+      buckets_(GraphBuckets::for_decode(num_graph_sequences_max(options.limits))) {}
+
+Result<std::unique_ptr<CudaModel>> CudaModel::load(
+    const ModelConfig& config,
+    const WeightSource& source,
+    const CudaModelOptions& options,
+    ThreadPool& pool,
+    const LoadProgress& progress
+) {
+  Result<void> done = check_runnable_model(config);
+  if (!done) return done.error();
+  if (done = check_limits(options.limits); !done) return done.error();
+  const Result<std::optional<QuantizedFormat>> quantization =
+      device_quantization(config, options.quantization);
+  if (!quantization) return quantization.error();
+  if (const Result<DeviceInfo> device = find_device(options.device); !device) {
+    return device.error();
+  }
+  use_device(options.device);
+  Result<Stream> stream = Stream::create();
+  if (!stream) return stream.error();
+  CudaModelOptions found = options;
+  found.quantization = *quantization;
+  std::unique_ptr<CudaModel> model(new CudaModel(config, found, *std::move(stream)));
+  // What may not fit comes first: the weights take the longest to read.
+  if (done = model->allocate(pool); !done) return done.error();
+  done = take(
+      load_device_weights(
+          config,
+          source,
+          {.quantization = *quantization, .progress = progress},
+          model->stream_.handle(),
+          pool
+      ),
+      model->weights_
+  );
+  if (!done) return done.error();
+  if (options.use_graphs) {
+    if (done = model->capture_graphs(); !done) return done.error();
+  }
+  return model;
+}
+
+Result<void> CudaModel::allocate(ThreadPool& pool) {
+  const RunnerLimits& limits = options_.limits;
+  const DeviceKvCache::Shape kv_shape = {
+      .block_size = limits.block_size, .num_blocks = limits.num_blocks};
+  Result<void> done = take(DeviceKvCache::allocate(config_, kv_shape), kv_cache_);
+  if (!done) return done;
+  const size_t saved_bytes = static_cast<size_t>(limits.num_hidden_slots) *
+                             static_cast<size_t>(config_.hidden_size) * sizeof(float);
+  if (done = take(DeviceBuffer::allocate(saved_bytes), saved_hidden_); !done) return done;
+  if (done = take(DeviceWorkspace::allocate(config_, limits, options_.quantization), workspace_);
+      !done)
+    return done;
+  done = take(
+      StepInputs::allocate(
+          largest_shape(config_, limits),
+          {.slot = kv_cache_.padding_slot(), .block = limits.num_blocks},
+          group_of(config_)
+      ),
+      inputs_
+  );
+  if (!done) return done;
+  const size_t logits_bytes = static_cast<size_t>(limits.max_num_logits) *
+                              static_cast<size_t>(config_.vocab_size) * sizeof(float);
+  if (done = take(PinnedBuffer::allocate(logits_bytes), logits_); !done) return done;
+  return copy_rope_table(pool);
+}
+
+Result<void> CudaModel::copy_rope_table(ThreadPool& pool) {
+  const RopeOptions options = rope_options(config_, options_.limits.max_model_len);
+  const Result<RopeTable> table = RopeTable::make(options, pool);
+  if (!table) return table.error();
+  const std::span<const std::byte> bytes =
+      std::as_bytes(std::span(table->data(), RopeTable::num_bytes(options) / sizeof(float)));
+  if (Result<void> done = take(DeviceBuffer::allocate(bytes.size()), rope_); !done) return done;
+  rope_.write(stream_.handle(), bytes);
+  stream_.wait();
+  return {};
+}
+
+Result<void> CudaModel::capture_graphs() {
+  for (const int32_t size : buckets_.sizes()) {
+    Result<Graph> graph = Graph::capture(stream_.handle(), [&] {
+      const StepView view = inputs_.view(graph_shape(size));
+      decoder_.forward(stream_.handle(), view, static_cast<size_t>(options_.limits.max_model_len));
+    });
+    if (!graph) return graph.error();
+    graphs_.push_back(*std::move(graph));
+  }
+  return {};
+}
+
+StepShape CudaModel::graph_shape(int32_t num_sequences) const {
+  const auto count = static_cast<size_t>(num_sequences);
+  return {
+      .num_tokens = count,
+      .num_sequences = count,
+      .num_blocks_per_sequence = largest_shape(config_, options_.limits).num_blocks_per_sequence,
+      .num_tiles = num_tiles_max(config_, count),
+      .num_logits = count,
+  };
+}
+
+const Graph* CudaModel::graph_of(const ForwardBatch& batch, StepShape& shape) const {
+  if (graphs_.empty() || !is_decode_of_all(batch)) return nullptr;
+  const std::optional<int32_t> size = buckets_.smallest_that_fits(batch.num_sequences());
+  if (!size) return nullptr;
+  const StepShape own = shape;
+  shape = graph_shape(*size);
+  shape.num_block_copies = own.num_block_copies;
+  shape.num_hidden_saves = own.num_hidden_saves;
+  const auto sizes = buckets_.sizes();
+  return &graphs_[static_cast<size_t>(std::ranges::lower_bound(sizes, *size) - sizes.begin())];
+}
+
+std::span<const float> CudaModel::forward(const ForwardBatch& batch) {
+  check_batch(batch, config_.vocab_size, options_.limits);
+  use_device(options_.device);
+  const StreamHandle stream = stream_.handle();
+  StepShape shape = shape_of(batch, group_of(config_));
+  const Graph* const graph = graph_of(batch, shape);
+  const StepView step = inputs_.send(stream, batch, shape);
+  kv_cache_.copy_blocks(stream, step.block_copies, shape.num_block_copies);
+  if (graph != nullptr) {
+    graph->launch(stream);
+  } else {
+    decoder_.forward(stream, step, longest_context(batch));
+  }
+  save_rows(
+      stream,
+      {.hidden = workspace_.hidden,
+       .saved = saved_hidden_.as<float>(),
+       .width = static_cast<size_t>(config_.hidden_size),
+       .saves = step.hidden_saves,
+       .num_rows = shape.num_hidden_saves}
+  );
+  const size_t num_logits = batch.logit_rows.size() * static_cast<size_t>(config_.vocab_size);
+  const std::span<float> logits = logits_.as<float>().first(num_logits);
+  if (!logits.empty()) {
+    copy_to_host(stream, std::as_writable_bytes(logits), workspace_.logits);
+  }
+  stream_.wait();
+  return logits;
+}
+
+size_t CudaModel::num_step_weight_bytes() const {
+  const size_t embedding = static_cast<size_t>(config_.vocab_size * config_.hidden_size) * 2;
+  const bool has_own_head = weights_.lm_head.data != weights_.embedding;
+  return num_weight_bytes() - (has_own_head ? embedding : 0);
+}
+
+size_t CudaModel::workspace_bytes(
+    const ModelConfig& config,
+    const RunnerLimits& limits,
+    std::optional<QuantizedFormat> quantization
+) {
+  return DeviceWorkspace::num_bytes(config, limits, quantization) +
+         StepInputs::num_bytes(largest_shape(config, limits)) +
+         RopeTable::num_bytes(rope_options(config, limits.max_model_len));
+}
+
+}  // namespace millrace::cuda

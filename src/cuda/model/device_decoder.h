@@ -1,0 +1,61 @@
+// A dense decoder-only transformer as a device's operators compute it: model/decoder.h's diagram,
+// given to a stream. No state of its own; views of what CudaModel owns.
+#pragma once
+
+#include "cuda/kernels/linear.h"
+#include "cuda/model/device_kv_cache.h"
+#include "cuda/model/device_weights.h"
+#include "cuda/model/device_workspace.h"
+#include "cuda/model/step_inputs.h"
+#include "model/config.h"
+
+namespace millrace::cuda {
+
+class DeviceDecoder {
+ public:
+  struct Parts {
+    const ModelConfig& config;
+    const DeviceWeights& weights;
+    const DeviceKvCache& kv_cache;
+    const DeviceWorkspace& workspace;
+    const DeviceBuffer& rope;          // [max_model_len][2][head_dim / 2], cosines and sines
+    const DeviceBuffer& saved_hidden;  // [num_hidden_slots, hidden]
+  };
+
+  explicit DeviceDecoder(const Parts& parts) : parts_(parts) {}
+
+  // The tokens, then the logits, in the workspace: [num_logits, vocab]. Everything a launch depends
+  // on is in the view's shape and in `context_len_max`, tokens of the longest context: with the
+  // same two, a graph of it may be used again.
+  void forward(StreamHandle stream, const StepView& step, size_t context_len_max) const;
+
+ private:
+  // What is multiplied and what follows, of LinearArgs; sizes and bias are the matrix's.
+  struct Product {
+    const uint16_t* x = nullptr;  // [num_tokens, matrix.num_inputs], bfloat16
+    size_t num_tokens = 0;
+    LinearEpilogue epilogue = LinearEpilogue::kStore;
+    float* out = nullptr;
+    uint16_t* activation = nullptr;
+  };
+
+  // The kernel that is for the matrix's format.
+  void multiply(StreamHandle stream, const DeviceMatrix& matrix, const Product& product) const;
+
+  // The two halves of a layer; each adds to the residual stream `hidden`.
+  void attention_block(
+      StreamHandle stream, size_t index, const StepView& step, size_t context_len_max
+  ) const;
+  void attend(
+      StreamHandle stream, const KvBlocks& cache, const StepView& step, size_t context_len_max
+  ) const;
+  void mlp_block(StreamHandle stream, size_t index, size_t num_tokens) const;
+  void logits(StreamHandle stream, const StepView& step) const;
+  void norm(StreamHandle stream, const float* x, size_t num_rows, const float* weight) const;
+
+  size_t hidden_size() const { return static_cast<size_t>(parts_.config.hidden_size); }
+
+  Parts parts_;
+};
+
+}  // namespace millrace::cuda

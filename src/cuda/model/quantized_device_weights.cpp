@@ -1,0 +1,173 @@
+#include "cuda/model/quantized_device_weights.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "cuda/model/weight_upload.h"
+#include "model/stored_weights.h"
+
+namespace millrace::cuda {
+namespace {
+
+constexpr size_t kPanelRows = QuantizedMatrix::kPanelRows;
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+
+// Rows and inputs of a model's matrices, as its tensors have them.
+struct MatrixSize {
+  size_t num_rows;
+  size_t num_inputs;
+};
+struct MatrixSizes {
+  MatrixSize qkv;
+  MatrixSize attention_out;
+  MatrixSize gate_up;
+  MatrixSize down;
+  MatrixSize head;
+
+  explicit MatrixSizes(const ModelConfig& config)
+      : qkv{static_cast<size_t>(config.q_size() + 2 * config.kv_size()), hidden_of(config)},
+        attention_out{hidden_of(config), static_cast<size_t>(config.q_size())},
+        gate_up{2 * static_cast<size_t>(config.intermediate_size), hidden_of(config)},
+        down{hidden_of(config), static_cast<size_t>(config.intermediate_size)},
+        head{static_cast<size_t>(config.vocab_size), hidden_of(config)} {}
+
+  // With gate and up padded to whole panels each.
+  MatrixSize padded_gate_up() const {
+    return {2 * round_up(gate_up.num_rows / 2, kPanelRows), gate_up.num_inputs};
+  }
+
+ private:
+  static size_t hidden_of(const ModelConfig& config) {
+    return static_cast<size_t>(config.hidden_size);
+  }
+};
+
+size_t matrix_bytes(QuantizedFormat format, MatrixSize size, bool has_bias) {
+  const std::optional<size_t> num_bytes =
+      QuantizedMatrix::num_bytes(format, size.num_rows, size.num_inputs);
+  CHECK(num_bytes.has_value(), "a model's sizes are small enough to be multiplied");
+  const size_t bias = has_bias ? round_up(size.num_rows, kPanelRows) : 0;
+  return DeviceArena::piece_bytes<std::byte>(*num_bytes) + DeviceArena::piece_bytes<float>(bias);
+}
+
+// Copies what is in host memory into pieces of the arena.
+class QuantizedPlacement {
+ public:
+  QuantizedPlacement(DeviceArena& memory, WeightUpload& upload)
+      : memory_(memory), upload_(upload) {}
+
+  // Null for no values.
+  const float* vector(const std::vector<float>& values) {
+    if (values.empty()) return nullptr;
+    auto* const place = memory_.take<float>(values.size());
+    upload_.copy_bytes(std::as_bytes(std::span(values)), place);
+    return place;
+  }
+
+  DeviceMatrix matrix(
+      const WeightMatrix& matrix, MatrixSize size, const std::vector<float>& bias = {}
+  ) {
+    const QuantizedMatrix* const quantized = matrix.quantized();
+    CHECK(quantized != nullptr, "a quantized matrix");
+    auto* const place = memory_.take<std::byte>(quantized->num_bytes());
+    upload_.copy_bytes(
+        {static_cast<const std::byte*>(quantized->data()), quantized->num_bytes()}, place
+    );
+    return {
+        .data = place,
+        .format = quantized->format(),
+        .num_rows = size.num_rows,
+        .num_inputs = size.num_inputs,
+        .bias = vector(bias)};
+  }
+
+ private:
+  DeviceArena& memory_;
+  WeightUpload& upload_;
+};
+
+DeviceLayer place_layer(
+    const MatrixSizes& sizes, const LayerWeights& from, QuantizedPlacement& placement
+) {
+  DeviceLayer layer;
+  layer.attention_norm = placement.vector(from.attention_norm);
+  layer.qkv = placement.matrix(from.qkv, sizes.qkv, from.qkv_bias);
+  layer.q_norm = placement.vector(from.q_norm);
+  layer.k_norm = placement.vector(from.k_norm);
+  layer.attention_out =
+      placement.matrix(from.attention_out, sizes.attention_out, from.attention_out_bias);
+  layer.mlp_norm = placement.vector(from.mlp_norm);
+  layer.gate_up = placement.matrix(from.gate_up, sizes.gate_up, from.gate_up_bias);
+  layer.down = placement.matrix(from.down, sizes.down, from.down_bias);
+  return layer;
+}
+
+// The embedding among them is not used: float16, which takes any weights as they come.
+Result<ModelWeights> load_on_host(
+    const ModelConfig& config,
+    const WeightSource& source,
+    const DeviceWeightOptions& options,
+    ThreadPool& pool
+) {
+  const WeightFormat format = {DType::kFloat16, *options.quantization};
+  return config.stored_quantization
+             ? load_stored_weights(config, source, format, pool, options.progress)
+             : load_weights(config, source, format, pool, options.progress);
+}
+
+}  // namespace
+
+size_t quantized_device_weight_bytes(const ModelConfig& config, QuantizedFormat format) {
+  const auto vector_bytes = [](int64_t size) {
+    return DeviceArena::piece_bytes<float>(static_cast<size_t>(size));
+  };
+  const MatrixSizes sizes(config);
+  size_t layer = 2 * vector_bytes(config.hidden_size);
+  if (config.qk_norm) layer += 2 * vector_bytes(config.head_dim);
+  layer += matrix_bytes(format, sizes.qkv, config.attention_bias);
+  layer += matrix_bytes(format, sizes.attention_out, config.attention_out_bias);
+  layer += matrix_bytes(format, sizes.padded_gate_up(), config.mlp_bias);
+  layer += matrix_bytes(format, sizes.down, config.mlp_bias);
+  const size_t num_embedded = sizes.head.num_rows * sizes.head.num_inputs;
+  return DeviceArena::piece_bytes<uint16_t>(num_embedded) +
+         static_cast<size_t>(config.num_layers) * layer + vector_bytes(config.hidden_size) +
+         matrix_bytes(QuantizedFormat::kInt8, sizes.head, false);
+}
+
+Result<DeviceWeights> load_quantized_device_weights(
+    const ModelConfig& config,
+    const WeightSource& source,
+    const DeviceWeightOptions& options,
+    StreamHandle stream,
+    ThreadPool& pool
+) {
+  CHECK(options.quantization.has_value(), "quantized weights");
+  const MatrixSizes sizes(config);
+  // What may not fit comes first.
+  DeviceWeights weights;
+  Result<DeviceArena> memory =
+      DeviceArena::allocate(quantized_device_weight_bytes(config, *options.quantization));
+  if (!memory) return memory.error();
+  weights.memory = *std::move(memory);
+  Result<WeightUpload> upload = WeightUpload::create(source, stream, pool, sizes.head.num_inputs);
+  if (!upload) return upload.error();
+  const Result<ModelWeights> host = load_on_host(config, source, options, pool);
+  if (!host) return host.error();
+
+  QuantizedPlacement placement(weights.memory, *upload);
+  const TensorInfo* const embedding = source.find(kEmbedding);
+  CHECK(embedding != nullptr, "the tensor is among those that were checked");
+  auto* const table = weights.memory.take<uint16_t>(sizes.head.num_rows * sizes.head.num_inputs);
+  upload->copy_as_bfloat16(*embedding, table);
+  weights.embedding = table;
+  for (const LayerWeights& layer : host->layers) {
+    weights.layers.push_back(place_layer(sizes, layer, placement));
+  }
+  weights.final_norm = placement.vector(host->final_norm);
+  weights.lm_head = placement.matrix(host->output_head(), sizes.head);
+  upload->wait();
+  return weights;
+}
+
+}  // namespace millrace::cuda

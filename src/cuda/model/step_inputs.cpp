@@ -1,0 +1,187 @@
+#include "cuda/model/step_inputs.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace millrace::cuda {
+namespace {
+
+// Elements of each array, in the order in which they lie. What a graph reads comes first, so that
+// its addresses do not depend on copies and saves.
+using Sizes = std::array<size_t, 9>;
+
+// Of a struct of int32_t.
+template <class T>
+constexpr size_t kElements = sizeof(T) / sizeof(int32_t);
+
+Sizes sizes_of(const StepShape& shape) {
+  return {
+      shape.num_tokens,
+      shape.num_tokens,
+      shape.num_tokens,
+      shape.num_sequences + 1,
+      shape.num_sequences * shape.num_blocks_per_sequence,
+      shape.num_tiles * kElements<AttentionTile>,
+      shape.num_logits * kElements<RowSource>,
+      shape.num_block_copies * kElements<BlockCopy>,
+      shape.num_hidden_saves * kElements<RowSave>,
+  };
+}
+
+size_t num_elements(const StepShape& shape) {
+  size_t count = 0;
+  for (const size_t size : sizes_of(shape)) count += size;
+  return count;
+}
+
+// The arrays in turn, out of one.
+class Cutter {
+ public:
+  explicit Cutter(std::span<int32_t> rest) : rest_(rest) {}
+
+  std::span<int32_t> next(size_t count) {
+    CHECK(count <= rest_.size(), "a step is no larger than what there is memory for");
+    const std::span<int32_t> piece = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return piece;
+  }
+
+ private:
+  std::span<int32_t> rest_;
+};
+
+template <class T>
+const T* as(std::span<int32_t> piece) {
+  return reinterpret_cast<const T*>(piece.data());
+}
+
+// Copies, and fills what is behind.
+void fill(std::span<const int32_t> from, int32_t rest, std::span<int32_t> to) {
+  CHECK(from.size() <= to.size(), "a shape that holds the batch");
+  std::ranges::copy(from, to.begin());
+  std::ranges::fill(to.subspan(from.size()), rest);
+}
+
+void fill_block_tables(
+    const ForwardBatch& batch, size_t num_columns, int32_t padding_block, std::span<int32_t> to
+) {
+  const auto from_columns = static_cast<size_t>(batch.max_blocks_per_sequence);
+  const size_t num_kept = std::min(from_columns, num_columns);
+  std::ranges::fill(to, padding_block);
+  for (size_t i = 0; i < batch.context_lens.size(); ++i) {
+    const auto row = batch.block_tables.begin() + static_cast<ptrdiff_t>(i * from_columns);
+    std::copy_n(row, num_kept, to.begin() + static_cast<ptrdiff_t>(i * num_columns));
+  }
+}
+
+void fill_cu_seqlens(const ForwardBatch& batch, std::span<int32_t> to) {
+  std::ranges::copy(batch.cu_seqlens, to.begin());
+  for (size_t i = batch.cu_seqlens.size(); i < to.size(); ++i) to[i] = to[i - 1] + 1;
+}
+
+// Structs of int32_t one after the other, zeros behind them: tiles of no rows, the first token's
+// logits.
+template <class T>
+void fill_structs(std::span<const T> values, std::span<int32_t> to) {
+  CHECK(values.size() * kElements<T> <= to.size(), "a shape that holds the batch");
+  std::ranges::fill(to, 0);
+  if (!values.empty()) std::memcpy(to.data(), values.data(), values.size_bytes());
+}
+
+template <class T, class From, class Convert>
+void fill_converted(
+    const std::vector<From>& values, std::span<int32_t> to, const Convert& convert
+) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const T value = convert(values[i]);
+    fill_structs<T>({&value, 1}, to.subspan(i * kElements<T>, kElements<T>));
+  }
+}
+
+}  // namespace
+
+StepShape shape_of(const ForwardBatch& batch, size_t group) {
+  return {
+      .num_tokens = batch.token_ids.size(),
+      .num_sequences = batch.context_lens.size(),
+      .num_blocks_per_sequence = static_cast<size_t>(batch.max_blocks_per_sequence),
+      .num_tiles = attention_tiles(batch.cu_seqlens, group).size(),
+      .num_logits = batch.logit_rows.size(),
+      .num_block_copies = batch.block_copies.size(),
+      .num_hidden_saves = batch.hidden_saves.size(),
+  };
+}
+
+size_t StepInputs::num_bytes(const StepShape& largest) {
+  return num_elements(largest) * sizeof(int32_t);
+}
+
+Result<StepInputs> StepInputs::allocate(
+    const StepShape& largest, const Padding& padding, size_t group
+) {
+  StepInputs inputs;
+  Result<PinnedBuffer> host = PinnedBuffer::allocate(num_bytes(largest));
+  if (!host) return host.error();
+  inputs.host_ = *std::move(host);
+  Result<DeviceBuffer> device = DeviceBuffer::allocate(num_bytes(largest));
+  if (!device) return device.error();
+  inputs.device_ = *std::move(device);
+  inputs.padding_ = padding;
+  inputs.group_ = group;
+  return inputs;
+}
+
+StepView StepInputs::view(const StepShape& shape) const {
+  const Sizes sizes = sizes_of(shape);
+  Cutter arrays({device_.as<int32_t>(), device_.num_bytes() / sizeof(int32_t)});
+  return {
+      .shape = shape,
+      .token_ids = arrays.next(sizes[0]).data(),
+      .positions = arrays.next(sizes[1]).data(),
+      .slots = arrays.next(sizes[2]).data(),
+      .cu_seqlens = arrays.next(sizes[3]).data(),
+      .block_tables = arrays.next(sizes[4]).data(),
+      .tiles = as<AttentionTile>(arrays.next(sizes[5])),
+      .logit_sources = as<RowSource>(arrays.next(sizes[6])),
+      .block_copies = as<BlockCopy>(arrays.next(sizes[7])),
+      .hidden_saves = as<RowSave>(arrays.next(sizes[8])),
+  };
+}
+
+StepView StepInputs::send(StreamHandle stream, const ForwardBatch& batch, const StepShape& shape) {
+  const size_t num_padding = shape.num_tokens - batch.token_ids.size();
+  CHECK(
+      shape.num_sequences == batch.context_lens.size() + num_padding,
+      "padding is sequences of one token"
+  );
+  const Sizes sizes = sizes_of(shape);
+  Cutter arrays(host_.as<int32_t>());
+  fill(batch.token_ids, 0, arrays.next(sizes[0]));
+  fill(batch.positions, 0, arrays.next(sizes[1]));
+  fill(batch.slot_mapping, padding_.slot, arrays.next(sizes[2]));
+  const std::span<int32_t> cu_seqlens = arrays.next(sizes[3]);
+  fill_cu_seqlens(batch, cu_seqlens);
+  fill_block_tables(batch, shape.num_blocks_per_sequence, padding_.block, arrays.next(sizes[4]));
+  fill_structs<AttentionTile>(attention_tiles(cu_seqlens, group_), arrays.next(sizes[5]));
+  const std::span<int32_t> sources = arrays.next(sizes[6]);
+  std::ranges::fill(sources, 0);
+  fill_converted<RowSource>(batch.logit_rows, sources, [](const LogitRow& row) {
+    return RowSource{.is_saved = row.source == LogitRow::Source::kHiddenSlot, .index = row.index};
+  });
+  fill_converted<BlockCopy>(batch.block_copies, arrays.next(sizes[7]), [](const KvBlockCopy& copy) {
+    return BlockCopy{.from = copy.from, .to = copy.to};
+  });
+  fill_converted<RowSave>(batch.hidden_saves, arrays.next(sizes[8]), [](const HiddenSave& save) {
+    return RowSave{.token = save.token, .slot = save.slot};
+  });
+  device_.write(stream, host_.bytes().first(num_bytes(shape)));
+  return view(shape);
+}
+
+}  // namespace millrace::cuda

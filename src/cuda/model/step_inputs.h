@@ -1,0 +1,81 @@
+// What a step's kernels are told of its batch, on the device: one piece of pinned memory, filled on
+// the host, and one copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "cuda/device_buffer.h"
+#include "cuda/kernels/copy_blocks.h"
+#include "cuda/kernels/hidden_rows.h"
+#include "cuda/kernels/paged_attention.h"
+#include "cuda/pinned_buffer.h"
+#include "cuda/stream.h"
+#include "model/forward_batch.h"
+
+namespace millrace::cuda {
+
+// How many of each there are, padding included.
+struct StepShape {
+  size_t num_tokens = 0;
+  size_t num_sequences = 0;
+  size_t num_blocks_per_sequence = 0;  // columns of the block tables
+  size_t num_tiles = 0;                // of attention
+  size_t num_logits = 0;
+  size_t num_block_copies = 0;
+  size_t num_hidden_saves = 0;
+
+  friend bool operator==(const StepShape&, const StepShape&) = default;
+};
+
+// The batch's own. `group`: query heads of a KV head.
+StepShape shape_of(const ForwardBatch& batch, size_t group);
+
+// Addresses on the device. They follow from the shape alone, so that a graph of one shape finds the
+// next step's inputs where it found those of the last.
+struct StepView {
+  StepShape shape;
+  const int32_t* token_ids = nullptr;        // [num_tokens]
+  const int32_t* positions = nullptr;        // [num_tokens]
+  const int32_t* slots = nullptr;            // [num_tokens]
+  const int32_t* cu_seqlens = nullptr;       // [num_sequences + 1]
+  const int32_t* block_tables = nullptr;     // [num_sequences, num_blocks_per_sequence]
+  const AttentionTile* tiles = nullptr;      // [num_tiles]
+  const RowSource* logit_sources = nullptr;  // [num_logits]
+  const BlockCopy* block_copies = nullptr;   // [num_block_copies]
+  const RowSave* hidden_saves = nullptr;     // [num_hidden_saves]
+};
+
+// Belongs to the engine thread.
+class StepInputs {
+ public:
+  StepInputs() = default;
+  struct Padding {
+    int32_t slot = 0;   // a token slot of the KV cache that belongs to nobody
+    int32_t block = 0;  // its block, the only one of a sequence of padding
+  };
+
+  // For every shape that is nowhere larger than `largest`.
+  // kResourceExhausted: no memory, on the device or pinned.
+  static Result<StepInputs> allocate(
+      const StepShape& largest, const Padding& padding, size_t group
+  );
+  static size_t num_bytes(const StepShape& largest);
+
+  // The batch, and behind it sequences of one token 0 at position 0 until `shape` is full, into the
+  // stream. REQUIRES: the device has read what was sent before; a shape that holds the batch, with
+  // as many tokens as sequences behind it.
+  StepView send(StreamHandle stream, const ForwardBatch& batch, const StepShape& shape);
+
+  // Where the next send() of the same shape will put it.
+  StepView view(const StepShape& shape) const;
+
+ private:
+  PinnedBuffer host_;
+  DeviceBuffer device_;
+  Padding padding_;
+  size_t group_ = 1;  // query heads of a KV head
+};
+
+}  // namespace millrace::cuda

@@ -1,0 +1,68 @@
+// Tensors on their way from a checkpoint to a device: rows are converted into one of two pinned
+// pieces of host memory while the other is copied.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "checkpoint/weight_source.h"
+#include "cuda/event.h"
+#include "cuda/pinned_buffer.h"
+#include "cuda/stream.h"
+
+namespace millrace::cuda {
+
+// Belongs to one thread.
+class WeightUpload {
+ public:
+  // `row_length_max`: elements of the longest row. Borrows source, stream and pool.
+  // kResourceExhausted: no such host memory.
+  static Result<WeightUpload> create(
+      const WeightSource& source, StreamHandle stream, ThreadPool& pool, size_t row_length_max
+  );
+
+  // Into the stream; `to` is device memory for all elements of the tensor. REQUIRES: a tensor of
+  // the source that check_readable() lets pass.
+  void copy_as_bfloat16(const TensorInfo& tensor, uint16_t* to);
+  void copy_as_float(const TensorInfo& tensor, float* to);
+  // As they are. `bytes` may be gone when this returns.
+  void copy_bytes(std::span<const std::byte> bytes, void* to);
+
+  void wait() const { wait_for(stream_); }
+
+ private:
+  struct Stage {
+    PinnedBuffer buffer;
+    Event is_free;  // when what was copied from it is there
+  };
+
+  WeightUpload(
+      const WeightSource& source, StreamHandle stream, ThreadPool& pool, Stage first, Stage second
+  )
+      : source_(source),
+        stream_(stream),
+        pool_(pool),
+        stages_{std::move(first), std::move(second)} {}
+
+  static Result<Stage> make_stage(size_t num_bytes);
+
+  // The next piece of host memory, when the device has read it.
+  Stage& next_stage();
+  void send(Stage& stage, std::span<const std::byte> host, void* to);
+  // Rows of a tensor as bfloat16 in `out`, split over the threads.
+  void convert_rows(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<uint16_t> out
+  );
+
+  const WeightSource& source_;
+  StreamHandle stream_;
+  ThreadPool& pool_;
+  std::array<Stage, 2> stages_;
+  size_t next_ = 0;
+};
+
+}  // namespace millrace::cuda

@@ -1,0 +1,21 @@
+// How many tokens a step computes where nobody says. A step is as long as its tokens, and everyone
+// who runs waits for its end: so as few as keep the products with weights near their peak.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace millrace {
+
+// For a processor: 128 tokens, from which on more are no faster on few cores
+// (docs/benchmarks/cpu.md, "Serving over HTTP"); 16 a thread on many, so that each has enough of a
+// product to do; and 64 beside `max_num_seqs` tokens of sequences that are being answered.
+int32_t default_step_tokens(size_t num_threads, int64_t max_num_seqs);
+
+// For a CUDA device: 2048, as vLLM's; not measured.
+int32_t default_device_step_tokens(int64_t max_num_seqs);
+
+// Of a single prompt: half a step, so that a short prompt need not wait for the end of a long one.
+int32_t default_prompt_tokens(int32_t step_tokens);
+
+}  // namespace millrace

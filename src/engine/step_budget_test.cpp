@@ -1,0 +1,36 @@
+#include "engine/step_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace millrace {
+namespace {
+
+TEST(StepBudget, IsSmallOnFewCoresAndGrowsWithThem) {
+  EXPECT_EQ(default_step_tokens(1, 64), 128);
+  EXPECT_EQ(default_step_tokens(8, 64), 128);
+  EXPECT_EQ(default_step_tokens(32, 64), 512);
+  EXPECT_EQ(default_step_tokens(1024, 64), 2048);
+}
+
+TEST(StepBudget, LeavesRoomForPromptsBesideThoseWhoAreAnswered) {
+  EXPECT_EQ(default_step_tokens(2, 256), 320);
+  EXPECT_EQ(
+      default_step_tokens(2, std::numeric_limits<int32_t>::max()),
+      std::numeric_limits<int32_t>::max()
+  );
+}
+
+TEST(StepBudget, IsLargeOnADevice) {
+  EXPECT_EQ(default_device_step_tokens(64), 2048);
+  EXPECT_EQ(default_device_step_tokens(4096), 4160);
+}
+
+TEST(StepBudget, GivesOnePromptHalfOfAStep) {
+  EXPECT_EQ(default_prompt_tokens(128), 64);
+  EXPECT_EQ(default_prompt_tokens(1), 1);
+}
+
+}  // namespace
+}  // namespace millrace
