@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/id.h"
+#include "sampling/draw.h"
 
 namespace millrace {
 
@@ -28,6 +30,16 @@ struct LogitRow {
   friend bool operator==(const LogitRow&, const LogitRow&) = default;
 };
 
+// A token of the batch that the batch launched before it draws, so that nobody has to know it yet:
+// its entry of token_ids is kPendingToken.
+struct PendingToken {
+  int32_t token = 0;  // index in the batch
+  int32_t row = 0;    // of the logit rows of the batch before
+  friend bool operator==(const PendingToken&, const PendingToken&) = default;
+};
+
+constexpr TokenId kPendingToken = -1;
+
 // Keeps the hidden state that the logits of a token of the batch are made from.
 struct HiddenSave {
   int32_t token = 0;  // index in the batch
@@ -47,7 +59,10 @@ struct ForwardBatch {
   std::vector<int32_t> context_lens;  // [num_sequences], tokens in the KV cache after this step
   std::vector<int32_t> block_tables;  // [num_sequences, max_blocks_per_sequence], row-major
   int32_t max_blocks_per_sequence = 0;
-  std::vector<LogitRow> logit_rows;       // [num_logits], whose logits are wanted
+  std::vector<LogitRow> logit_rows;  // [num_logits], whose logits are wanted
+  // [num_logits], or empty: none. Of a row with an entry the token is wanted, not the logits.
+  std::vector<std::optional<DrawParams>> draws;
+  std::vector<PendingToken> pending;      // each token at most once
   std::vector<KvBlockCopy> block_copies;  // before anything else is read or written
   std::vector<HiddenSave> hidden_saves;   // each slot at most once
 

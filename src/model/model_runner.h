@@ -3,12 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/result.h"
 #include "model/forward_batch.h"
+#include "sampling/sampler.h"
 
 namespace millrace {
+
+struct StepResult {
+  // [number of rows without a draw, vocab_size], in the order of batch.logit_rows.
+  std::span<const float> logits;
+  // Of the rows with a draw, in that order. nullopt: the row's logits are not all finite or -inf.
+  std::span<const std::optional<SampledToken>> drawn;
+};
 
 class ModelRunner {
  public:
@@ -30,7 +39,21 @@ class ModelRunner {
   // that order: [num_logits, vocab_size] float32, valid until the next call. Logits of a token
   // depend on its sequence alone, never on its neighbours or on the chunking; those of a saved
   // state are those of the token it was saved of, to the bit.
+  // REQUIRES: nothing is launched; the batch has no draws and nothing pending.
   virtual std::span<const float> forward(const ForwardBatch& batch) = 0;
+
+  // Whether launch() takes draws and pending tokens, and a second batch before the first was waited
+  // for.
+  virtual bool draws_tokens() const { return false; }
+
+  // forward() in two halves. Launches are computed in their order; wait() returns the results of
+  // the first that was not waited for, valid until the next launch(). At most two are launched at
+  // once, and one where the runner draws no tokens.
+  virtual void launch(const ForwardBatch& batch) { launched_ = forward(batch); }
+  virtual StepResult wait() { return {.logits = launched_, .drawn = {}}; }
+
+ private:
+  std::span<const float> launched_;
 };
 
 }  // namespace millrace

@@ -24,13 +24,12 @@ double log_sum_exp(std::span<const float> logits) {
   return static_cast<double>(highest) + std::log(sum);
 }
 
-// Uniform in [0, 1): a function of the request's seed, the choice and the place in the output.
+}  // namespace
+
 double draw_unit(const SamplingInput& input) {
   const uint64_t key = mix64(input.seed) + static_cast<uint64_t>(input.choice);
   return random_unit(key, input.output.size());
 }
-
-}  // namespace
 
 std::optional<SampledToken> Sampler::sample(
     std::span<const float> logits, const SamplingInput& input

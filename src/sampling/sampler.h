@@ -37,6 +37,9 @@ struct SamplingInput {
   std::span<const TokenId> eos_token_ids;  // the model's; held back until min_tokens
 };
 
+// Uniform in [0, 1): a function of the request's seed, the choice and the place in the output.
+double draw_unit(const SamplingInput& input);
+
 // Holds scratch memory only. Not thread-safe; one per thread.
 class Sampler {
  public:
