@@ -13,6 +13,7 @@ struct IsaVersions {
   Function avx2;
   Function avx512;
   Function avx512_dot = nullptr;  // null: avx512 is all there is to gain
+  Function amx = nullptr;         // null: as avx512_dot
 
   constexpr Function find(Isa isa) const {
     switch (isa) {
@@ -24,6 +25,8 @@ struct IsaVersions {
         return avx512;
       case Isa::kAvx512Dot:
         return avx512_dot != nullptr ? avx512_dot : avx512;
+      case Isa::kAmx:
+        return amx != nullptr ? amx : find(Isa::kAvx512Dot);
     }
     return reference;
   }

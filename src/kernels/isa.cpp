@@ -1,13 +1,17 @@
 #include "kernels/isa.h"
 
+#include <asm/prctl.h>
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 
 namespace millrace {
 namespace {
 
-constexpr std::array kSlowestFirst = {Isa::kReference, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Dot};
+constexpr std::array kSlowestFirst = {
+    Isa::kReference, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Dot, Isa::kAmx};
 
 // Bit 29 of ECX of leaf 1; clang 14's __builtin_cpu_supports does not know the name.
 bool has_f16c() {
@@ -40,6 +44,31 @@ bool has_avx512_dot() {
   return has_avx512() && __builtin_cpu_supports("avx512vnni") && has_avx512_bf16();
 }
 
+// Linux saves the 8 KiB of tiles for processes that asked for it, and for their threads and
+// children. The answer is no where the system is older or forbids it.
+bool may_use_tiles() {
+  constexpr long kTileData = 18;  // of the processor's states
+  return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, kTileData) == 0;
+}
+
+// Bits 24 and 25 of EDX of leaf 7: tiles, and their products of 8-bit integers.
+bool has_amx() {
+  constexpr unsigned kBits = (1U << 24) | (1U << 25);
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return has_avx512_dot() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+         (edx & kBits) == kBits && may_use_tiles();
+}
+
+size_t count_supported() {
+  if (has_amx()) return 5;
+  if (has_avx512_dot()) return 4;
+  if (has_avx512()) return 3;
+  return has_avx2() ? 2 : 1;
+}
+
 }  // namespace
 
 std::string_view name_of(Isa isa) {
@@ -52,12 +81,14 @@ std::string_view name_of(Isa isa) {
       return "avx512";
     case Isa::kAvx512Dot:
       return "avx512-dot";
+    case Isa::kAmx:
+      return "amx";
   }
   return "unknown";
 }
 
 std::span<const Isa> supported_isas() {
-  static const size_t count = has_avx512_dot() ? 4 : has_avx512() ? 3 : has_avx2() ? 2 : 1;
+  static const size_t count = count_supported();
   return std::span(kSlowestFirst).first(count);
 }
 

@@ -12,12 +12,14 @@ enum class Isa {
   kAvx2,       // AVX2, FMA, F16C
   kAvx512,     // AVX-512 F, BW, DQ, VL
   kAvx512Dot,  // and its dot products: AVX-512 BF16 and VNNI
+  kAmx,        // and tiles of 8-bit integers: AMX-INT8
 };
 
-// "reference", "avx2", "avx512", "avx512-dot".
+// "reference", "avx2", "avx512", "avx512-dot", "amx".
 [[nodiscard]] std::string_view name_of(Isa isa);
 
-// Those that this processor and its system can run, slowest first; never empty.
+// Those that this processor and its system can run, slowest first; never empty. The first call asks
+// the system to let this process use tiles, where there are any.
 [[nodiscard]] std::span<const Isa> supported_isas();
 
 // The fastest of them.

@@ -68,7 +68,7 @@ struct EncodedInputs {
 EncodedInputs encode_inputs(const Executor& executor, const LinearArgs& args) {
   if (args.weights.dtype() != DType::kBFloat16) return {args.x.data, args.x.stride};
   const size_t stride = round_up(args.x.num_columns, kInputsPerScratchRow);
-  if (executor.isa == Isa::kAvx512Dot) {
+  if (executor.isa >= Isa::kAvx512Dot) {
     auto* rows = reinterpret_cast<BFloat16*>(args.scratch.data());
     to_bfloat16_rows(executor, args.x, {rows, args.x.num_rows, args.x.num_columns, stride});
     return {rows, stride};

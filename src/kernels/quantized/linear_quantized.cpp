@@ -18,6 +18,7 @@ constexpr IsaVersions<PanelFunction> kVersions = {
     linear_quantized_avx2<Weights>,
     linear_quantized_avx512<Weights>,
     linear_quantized_avx512_dot<Weights>,
+    linear_quantized_amx<Weights>,
 };
 
 PanelFunction find_version(Isa isa, QuantizedFormat format) {

@@ -55,5 +55,7 @@ template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 template <class Weights>
 void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
+template <class Weights>
+void linear_quantized_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 
 }  // namespace millrace
