@@ -13,7 +13,7 @@ constexpr size_t kTileRows = 16;
 constexpr size_t kTileRowBytes = 64;
 constexpr size_t kTileBytes = kTileRows * kTileRowBytes;
 
-// The rows of each register; all are 64 bytes wide.
+// The rows of each register, and their bytes.
 struct alignas(64) TileShapes {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -21,8 +21,8 @@ struct alignas(64) TileShapes {
   uint16_t row_bytes[16] = {};
   uint8_t rows[16] = {};
 
-  constexpr void set(size_t tile, size_t num_rows) {
-    row_bytes[tile] = kTileRowBytes;
+  constexpr void set(size_t tile, size_t num_rows, size_t num_row_bytes = kTileRowBytes) {
+    row_bytes[tile] = static_cast<uint16_t>(num_row_bytes);
     rows[tile] = static_cast<uint8_t>(num_rows);
   }
 };
@@ -58,6 +58,14 @@ template <int kTile>
 template <int kSums, int kLeft, int kRight>
 [[gnu::always_inline]] inline void add_byte_products() {
   asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kLeft), "i"(kRight));
+}
+
+// The same for pairs of bfloat16, summed in float32: for each k in turn the products of left[m][2k]
+// and right[k][2n] are added up by fused multiply-adds that begin at 0, those of the odd ones
+// likewise; then sums[m][n] += (even + odd). Denormals are read and written as zero.
+template <int kSums, int kLeft, int kRight>
+[[gnu::always_inline]] inline void add_pair_products() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kLeft), "i"(kRight));
 }
 
 }  // namespace

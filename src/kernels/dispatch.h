@@ -12,13 +12,16 @@ struct IsaVersions {
   Function reference;
   Function avx2;
   Function avx512;
-  Function avx512_dot = nullptr;  // null: avx512 is all there is to gain
-  Function amx = nullptr;         // null: as avx512_dot
+  Function avx512_dot = nullptr;     // null: avx512 is all there is to gain
+  Function amx = nullptr;            // null: as avx512_dot
+  Function amx_reference = nullptr;  // null: reference
 
   constexpr Function find(Isa isa) const {
     switch (isa) {
       case Isa::kReference:
         return reference;
+      case Isa::kAmxReference:
+        return amx_reference != nullptr ? amx_reference : reference;
       case Isa::kAvx2:
         return avx2;
       case Isa::kAvx512:

@@ -7,6 +7,7 @@ namespace millrace {
 void exp_in_place(Isa isa, std::span<float> values) {
   switch (isa) {
     case Isa::kReference:
+    case Isa::kAmxReference:
       return exp_in_place_reference(values.data(), values.size());
     case Isa::kAvx2:
       return exp_in_place_avx2(values.data(), values.size());

@@ -11,7 +11,7 @@ namespace millrace {
 namespace {
 
 constexpr std::array kSlowestFirst = {
-    Isa::kReference, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Dot, Isa::kAmx};
+    Isa::kReference, Isa::kAmxReference, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Dot, Isa::kAmx};
 
 // Bit 29 of ECX of leaf 1; clang 14's __builtin_cpu_supports does not know the name.
 bool has_f16c() {
@@ -51,9 +51,9 @@ bool may_use_tiles() {
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, kTileData) == 0;
 }
 
-// Bits 24 and 25 of EDX of leaf 7: tiles, and their products of 8-bit integers.
+// Bits 22, 24 and 25 of EDX of leaf 7: products of bfloat16, tiles, products of 8-bit integers.
 bool has_amx() {
-  constexpr unsigned kBits = (1U << 24) | (1U << 25);
+  constexpr unsigned kBits = (1U << 22) | (1U << 24) | (1U << 25);
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
@@ -63,10 +63,10 @@ bool has_amx() {
 }
 
 size_t count_supported() {
-  if (has_amx()) return 5;
-  if (has_avx512_dot()) return 4;
-  if (has_avx512()) return 3;
-  return has_avx2() ? 2 : 1;
+  if (has_amx()) return 6;
+  if (has_avx512_dot()) return 5;
+  if (has_avx512()) return 4;
+  return has_avx2() ? 3 : 2;
 }
 
 }  // namespace
@@ -75,6 +75,8 @@ std::string_view name_of(Isa isa) {
   switch (isa) {
     case Isa::kReference:
       return "reference";
+    case Isa::kAmxReference:
+      return "amx-reference";
     case Isa::kAvx2:
       return "avx2";
     case Isa::kAvx512:

@@ -1,5 +1,6 @@
-// Which instructions an operator may use. Chosen once by whoever makes the model and passed down;
-// every choice gives the same bits, so it is a matter of speed and of testing alone.
+// Which instructions an operator may use. Chosen once by whoever makes the model and passed down.
+// Every choice gives the same bits, so it is a matter of speed and of testing alone, but for one:
+// AMX adds up the products of bfloat16 matrices in its own order (docs/decisions/0020).
 #pragma once
 
 #include <span>
@@ -8,14 +9,20 @@
 namespace millrace {
 
 enum class Isa {
-  kReference,  // plain C++ with std::fma: slow, and the definition of every result
-  kAvx2,       // AVX2, FMA, F16C
-  kAvx512,     // AVX-512 F, BW, DQ, VL
-  kAvx512Dot,  // and its dot products: AVX-512 BF16 and VNNI
-  kAmx,        // and tiles of 8-bit integers: AMX-INT8
+  kReference,     // plain C++ with std::fma: slow, and the definition of every result
+  kAmxReference,  // the same for kAmx
+  kAvx2,          // AVX2, FMA, F16C
+  kAvx512,        // AVX-512 F, BW, DQ, VL
+  kAvx512Dot,     // and its dot products: AVX-512 BF16 and VNNI
+  kAmx,           // and tiles: AMX-INT8 and AMX-BF16
 };
 
-// "reference", "avx2", "avx512", "avx512-dot", "amx".
+// The one that defines the bits of `isa`.
+[[nodiscard]] constexpr Isa reference_of(Isa isa) {
+  return isa == Isa::kAmx || isa == Isa::kAmxReference ? Isa::kAmxReference : Isa::kReference;
+}
+
+// "reference", "amx-reference", "avx2", "avx512", "avx512-dot", "amx".
 [[nodiscard]] std::string_view name_of(Isa isa);
 
 // Those that this processor and its system can run, slowest first; never empty. The first call asks

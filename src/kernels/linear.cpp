@@ -22,10 +22,12 @@ constexpr KernelVersions<PanelFunction> kVersions = {
     .float32 = {linear_reference<float>, linear_avx2<float>, linear_avx512<float>},
     .float16 = {linear_reference<Float16>, linear_avx2<Float16>, linear_avx512<Float16>},
     .bfloat16 =
-        {linear_reference<BFloat16>,
-         linear_avx2<BFloat16>,
-         linear_avx512<BFloat16>,
-         linear_avx512_dot},
+        {.reference = linear_reference<BFloat16>,
+         .avx2 = linear_avx2<BFloat16>,
+         .avx512 = linear_avx512<BFloat16>,
+         .avx512_dot = linear_avx512_dot,
+         .amx = linear_amx,
+         .amx_reference = linear_amx_reference},
 };
 
 void check_shapes(const LinearArgs& args, size_t num_threads) {

@@ -47,5 +47,9 @@ template <class Weight>
 void linear_avx512(const LinearTask& task, size_t panel_begin, size_t panel_end);
 // The same for BFloat16; the inputs are BFloat16 too.
 void linear_avx512_dot(const LinearTask& task, size_t panel_begin, size_t panel_end);
+// Again for BFloat16, in the order of AMX (docs/decisions/0020): its definition, whose inputs are
+// float, and the kernel, whose inputs are BFloat16.
+void linear_amx_reference(const LinearTask& task, size_t panel_begin, size_t panel_end);
+void linear_amx(const LinearTask& task, size_t panel_begin, size_t panel_end);
 
 }  // namespace millrace

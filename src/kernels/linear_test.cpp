@@ -33,6 +33,10 @@ const std::vector<Shape>& shapes() {
     shapes.push_back({3, 130, 16 * 23});
     // More blocks than the bfloat16 kernel asks for ahead.
     for (const size_t num_tokens : {1, 2, 4, 8, 25}) shapes.push_back({num_tokens, 203, 16 * 13});
+    // Several passes and tiles of AMX, the last ones not whole; more tokens than a block has.
+    for (const size_t num_tokens : {5, 16, 17, 37}) shapes.push_back({num_tokens, 515, 16 * 7});
+    shapes.push_back({16, 512, 16 * 6});
+    shapes.push_back({273, 34, 32});
     return shapes;
   }();
   return all;
@@ -139,8 +143,8 @@ TEST(Linear, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
       for (const Shape& shape : shapes()) {
         const bool with_bias = shape.num_tokens % 2 == 1;
         const Problem problem = make_problem(shape, dtype, epilogue, with_bias);
-        const std::vector<float> expected = solve({Isa::kReference, one}, problem);
         for (const Isa isa : supported_isas()) {
+          const std::vector<float> expected = solve({reference_of(isa), one}, problem);
           ASSERT_EQ(bits_of(solve({isa, one}, problem)), bits_of(expected))
               << name_of(isa) << ' ' << name_of(dtype) << ' ' << shape.num_tokens << " x "
               << shape.num_inputs << " x " << shape.num_outputs;
@@ -184,19 +188,19 @@ TEST(Linear, AddsWeightsOfAnyMagnitudeOnEveryInstructionSet) {
     }
     problem.weights = packed(DType::kBFloat16, rows, kInputs);
     EXPECT_GT(problem.weights.exceptions()[0].size, 100U);
-    const std::vector<float> expected = solve({Isa::kReference, pool}, problem);
-    for (size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_NEAR(expected[i], exact_output(problem, i / 40, i % 40), 1e-3);
-    }
     for (const Isa isa : supported_isas()) {
+      const std::vector<float> expected = solve({reference_of(isa), pool}, problem);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_NEAR(expected[i], exact_output(problem, i / 40, i % 40), 1e-3);
+      }
       EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(expected)) << name_of(isa);
     }
   }
 }
 
-// What decision 12 rests on: three million pairs, of magnitudes whose roundings show, added as
-// vdpbf16ps and two fused multiply-adds do. Each sum is one of 32 pairs.
-TEST(Linear, AddsPairsOfBFloat16InOneOrderOnEveryInstructionSet) {
+// What decisions 12 and 20 rest on: three million pairs, of magnitudes whose roundings show, added
+// as vdpbf16ps and two fused multiply-adds do, and as AMX does. Each sum is one of 32 pairs.
+TEST(Linear, AddsPairsOfBFloat16InTheOrderOfEachReference) {
   ThreadPool pool(1);
   const Shape shape = {96, 64, 1024};
   Problem problem = make_problem(shape, DType::kBFloat16, LinearEpilogue::kStore, false);
@@ -208,19 +212,25 @@ TEST(Linear, AddsPairsOfBFloat16InOneOrderOnEveryInstructionSet) {
     problem.x[i] = std::ldexp(problem.x[i], static_cast<int>(i * 11 % 41) - 20);
   }
   problem.weights = packed(DType::kBFloat16, rows, shape.num_inputs);
-  const std::vector<float> expected = solve({Isa::kReference, pool}, problem);
+  const std::vector<float> by_pairs = solve({Isa::kReference, pool}, problem);
+  const std::vector<float> by_tiles = solve({Isa::kAmxReference, pool}, problem);
   for (const Isa isa : supported_isas()) {
-    EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(expected)) << name_of(isa);
+    const bool is_by_pairs = reference_of(isa) == Isa::kReference;
+    EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(is_by_pairs ? by_pairs : by_tiles))
+        << name_of(isa);
   }
 
-  // Another order of each pair would have been noticed: it changes a good part of the sums.
+  // Another order would have been noticed: it changes a good part of the sums.
+  const auto num_different = [&](std::span<const float> others) {
+    size_t count = 0;
+    for (size_t i = 0; i < others.size(); ++i) count += others[i] != by_pairs[i] ? 1 : 0;
+    return count;
+  };
+  EXPECT_GT(num_different(by_tiles), by_pairs.size() / 10);
   for (size_t i = 0; i < rows.size(); i += 2) std::swap(rows[i], rows[i + 1]);
   for (size_t i = 0; i < problem.x.size(); i += 2) std::swap(problem.x[i], problem.x[i + 1]);
   problem.weights = packed(DType::kBFloat16, rows, shape.num_inputs);
-  const std::vector<float> swapped = solve({Isa::kReference, pool}, problem);
-  size_t num_different = 0;
-  for (size_t i = 0; i < swapped.size(); ++i) num_different += swapped[i] != expected[i] ? 1 : 0;
-  EXPECT_GT(num_different, swapped.size() / 10);
+  EXPECT_GT(num_different(solve({Isa::kReference, pool}, problem)), by_pairs.size() / 10);
 }
 
 TEST(Linear, TakesDenormalsOfBFloat16AsZeroOnEveryInstructionSet) {
@@ -229,7 +239,7 @@ TEST(Linear, TakesDenormalsOfBFloat16AsZeroOnEveryInstructionSet) {
   for (float& input : problem.x) input *= 0x1p-126F;  // denormal themselves or in their products
   for (const Isa isa : supported_isas()) {
     EXPECT_EQ(
-        bits_of(solve({isa, pool}, problem)), bits_of(solve({Isa::kReference, pool}, problem))
+        bits_of(solve({isa, pool}, problem)), bits_of(solve({reference_of(isa), pool}, problem))
     ) << name_of(isa);
   }
 }

@@ -35,6 +35,8 @@ constexpr DotVersion kDotVersions[] = {
     {DotInstruction::kVdpbf16psZmm, "vdpbf16ps zmm", count_vdpbf16ps_zmm},
     {DotInstruction::kVpdpbusdYmm, "vpdpbusd ymm", count_vpdpbusd_ymm},
     {DotInstruction::kVpdpbusdZmm, "vpdpbusd zmm", count_vpdpbusd_zmm},
+    {DotInstruction::kTdpbf16psTile, "tdpbf16ps tile", count_tdpbf16ps_tile},
+    {DotInstruction::kTdpbssdTile, "tdpbssd tile", count_tdpbssd_tile},
 };
 
 const DotVersion& version_of(DotInstruction instruction) {
@@ -54,7 +56,7 @@ bool has(DotInstruction instruction) {
 }
 
 uint64_t sum_words(Isa isa, std::span<const std::byte> bytes) {
-  if (isa == Isa::kReference) return sum_words_reference(bytes.data(), bytes.size());
+  if (isa <= Isa::kAmxReference) return sum_words_reference(bytes.data(), bytes.size());
   if (isa == Isa::kAvx2) return sum_words_avx2(bytes.data(), bytes.size());
   return sum_words_avx512(bytes.data(), bytes.size());
 }
@@ -93,11 +95,17 @@ std::vector<DotInstruction> supported_dot_instructions() {
     if (has_avx512_bf16) found.push_back(DotInstruction::kVdpbf16psZmm);
     if (has_avx512_vnni) found.push_back(DotInstruction::kVpdpbusdZmm);
   }
+  if (can_run(Isa::kAmx)) {
+    found.push_back(DotInstruction::kTdpbf16psTile);
+    found.push_back(DotInstruction::kTdpbssdTile);
+  }
   return found;
 }
 
 DotInstruction fastest_dot_instruction(DotOperands operands, Isa isa) {
-  if (isa == Isa::kReference) return DotInstruction::kMulpsAddps;
+  if (isa <= Isa::kAmxReference) return DotInstruction::kMulpsAddps;
+  if (isa == Isa::kAmx && operands == DotOperands::kInt8) return DotInstruction::kTdpbssdTile;
+  if (isa == Isa::kAmx && operands == DotOperands::kBFloat16) return DotInstruction::kTdpbf16psTile;
   const bool is_narrow = isa == Isa::kAvx2;
   if (operands == DotOperands::kInt8) {
     const auto dot = is_narrow ? DotInstruction::kVpdpbusdYmm : DotInstruction::kVpdpbusdZmm;

@@ -24,12 +24,14 @@ enum class DotOperands { kFloat32, kBFloat16, kInt8 };
 
 // Instructions that multiply and add, by their width.
 enum class DotInstruction {
-  kMulpsAddps,    // SSE, two instructions for one multiply-add: any x86-64
-  kVfmaddYmm,     // AVX2 and FMA
-  kVfmaddZmm,     // AVX-512
-  kVdpbf16psZmm,  // AVX512_BF16: pairs of bfloat16
-  kVpdpbusdYmm,   // AVX_VNNI: groups of four 8-bit integers
-  kVpdpbusdZmm,   // AVX512_VNNI
+  kMulpsAddps,     // SSE, two instructions for one multiply-add: any x86-64
+  kVfmaddYmm,      // AVX2 and FMA
+  kVfmaddZmm,      // AVX-512
+  kVdpbf16psZmm,   // AVX512_BF16: pairs of bfloat16
+  kVpdpbusdYmm,    // AVX_VNNI: groups of four 8-bit integers
+  kVpdpbusdZmm,    // AVX512_VNNI
+  kTdpbf16psTile,  // AMX_BF16
+  kTdpbssdTile,    // AMX_INT8
 };
 
 // "vdpbf16ps zmm".

@@ -20,6 +20,7 @@ uint64_t sum_words_avx512(const void* data, size_t num_bytes);
 // They must stay in registers: every loop over them is unrolled, also those outside the rounds.
 constexpr size_t kDotSumsYmm = 12;
 constexpr size_t kDotSumsZmm = 16;
+constexpr size_t kDotSumsTile = 6;
 
 // `num_rounds` times one instruction for each sum, whose factors are all one: so the sums count the
 // multiply-adds, which are returned. At most 2^22 rounds, up to which float32 sums are exact.
@@ -29,5 +30,8 @@ uint64_t count_vfmadd_zmm(size_t num_rounds);
 uint64_t count_vdpbf16ps_zmm(size_t num_rounds);
 uint64_t count_vpdpbusd_ymm(size_t num_rounds);
 uint64_t count_vpdpbusd_zmm(size_t num_rounds);
+// An instruction on tiles takes as long as sixteen others: they do a sixteenth of the rounds.
+uint64_t count_tdpbf16ps_tile(size_t num_rounds);
+uint64_t count_tdpbssd_tile(size_t num_rounds);
 
 }  // namespace millrace

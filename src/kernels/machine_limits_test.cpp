@@ -49,7 +49,7 @@ TEST(MachineLimits, SumTheWordsThatAreThere) {
 
 // Sums per instruction times lanes times products of a lane, times rounds.
 TEST(MachineLimits, CountTheMultiplyAddsThatWereDone) {
-  constexpr size_t kRounds = 1000;
+  constexpr size_t kRounds = 1600;
   const auto expected = [](DotInstruction instruction) -> uint64_t {
     switch (instruction) {
       case DotInstruction::kMulpsAddps:
@@ -64,6 +64,10 @@ TEST(MachineLimits, CountTheMultiplyAddsThatWereDone) {
         return kRounds * kDotSumsYmm * 8 * 4;
       case DotInstruction::kVpdpbusdZmm:
         return kRounds * kDotSumsZmm * 16 * 4;
+      case DotInstruction::kTdpbf16psTile:
+        return kRounds / 16 * kDotSumsTile * 16 * 16 * 32;
+      case DotInstruction::kTdpbssdTile:
+        return kRounds / 16 * kDotSumsTile * 16 * 16 * 64;
     }
     return 0;
   };
@@ -78,6 +82,10 @@ TEST(MachineLimits, CountTheMultiplyAddsThatWereDone) {
     EXPECT_EQ(together.run_multiply_adds(instruction), 3 * count) << "each thread does its share";
   }
   EXPECT_EQ(count_mulps_addps(kRounds), expected(DotInstruction::kMulpsAddps));
+  if (std::ranges::count(supported_isas(), Isa::kAmx) == 1) {
+    EXPECT_EQ(count_tdpbf16ps_tile(kRounds), expected(DotInstruction::kTdpbf16psTile));
+    EXPECT_EQ(count_tdpbssd_tile(kRounds), expected(DotInstruction::kTdpbssdTile));
+  }
 }
 
 TEST(MachineLimits, AreWithinWhatAnyMachineHas) {
@@ -115,6 +123,12 @@ TEST(DotInstruction, IsTheOperandsOwnWhereTheProcessorHasIt) {
     EXPECT_EQ(
         fastest_dot_instruction(DotOperands::kFloat32, Isa::kAvx512), DotInstruction::kVfmaddZmm
     );
+  }
+  if (has(DotInstruction::kTdpbssdTile)) {
+    EXPECT_EQ(
+        fastest_dot_instruction(DotOperands::kBFloat16, Isa::kAmx), DotInstruction::kTdpbf16psTile
+    );
+    EXPECT_EQ(fastest_dot_instruction(DotOperands::kInt8, Isa::kAmx), DotInstruction::kTdpbssdTile);
   }
   if (has(DotInstruction::kVpdpbusdZmm)) {
     EXPECT_EQ(

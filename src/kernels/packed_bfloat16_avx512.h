@@ -27,18 +27,24 @@ template <int kPair>
   return _mm512_ternarylogic_epi32(rest, sign_and_mantissa, exponents, 0xEA);  // (a & b) | c
 }
 
-// A panel as pairs of inputs: [num_blocks * 4][16][2].
+// A block as pairs of inputs: [4][16][2]. `table`: the panel's exponents.
+[[gnu::always_inline]] inline void unpack_block(
+    __m512i table, const uint8_t* block, BFloat16* out
+) {
+  const __m512i codes = _mm512_loadu_si512(block);
+  const uint8_t* rests = block + kPackedCodeBytes;
+  _mm512_storeu_si512(out, unpack_pair<0>(table, codes, rests));
+  _mm512_storeu_si512(out + 32, unpack_pair<1>(table, codes, rests));
+  _mm512_storeu_si512(out + 64, unpack_pair<2>(table, codes, rests));
+  _mm512_storeu_si512(out + 96, unpack_pair<3>(table, codes, rests));
+}
+
+// A panel: [num_blocks][4][16][2].
 inline void unpack_panel(const uint8_t* panel, size_t num_blocks, BFloat16* out) {
   const __m512i table = _mm512_loadu_si512(panel);
   const uint8_t* block = panel + kPackedTableBytes;
-  for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes) {
-    const __m512i codes = _mm512_loadu_si512(block);
-    const uint8_t* rests = block + kPackedCodeBytes;
-    _mm512_storeu_si512(out, unpack_pair<0>(table, codes, rests));
-    _mm512_storeu_si512(out + 32, unpack_pair<1>(table, codes, rests));
-    _mm512_storeu_si512(out + 64, unpack_pair<2>(table, codes, rests));
-    _mm512_storeu_si512(out + 96, unpack_pair<3>(table, codes, rests));
-    out += 128;
+  for (size_t i = 0; i < num_blocks; ++i) {
+    unpack_block(table, block + i * kPackedBlockBytes, out + i * kPackedBlockColumns * 16);
   }
 }
 

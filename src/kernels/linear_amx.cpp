@@ -1,0 +1,271 @@
+#include <immintrin.h>
+
+#include "kernels/amx_tiles.h"
+#include "kernels/lanes_avx512.h"
+#include "kernels/linear_kernel.h"
+#include "kernels/linear_lanes.h"
+#include "kernels/linear_packed_avx512.h"
+#include "kernels/packed_bfloat16_avx512.h"
+
+namespace millrace {
+namespace {
+
+// The same sum without tiles, which few tokens are too few for: of 32 inputs the even and the odd
+// ones apart.
+struct TileByTile {
+  struct Pair {
+    __m512 even;
+    __m512 odd;
+  };
+  using Weights = Pair;
+  using Inputs = Pair;
+  static constexpr bool kSettles = true;
+
+  [[gnu::always_inline]] static Pair weights(__m512i pairs) {
+    const __m512i odd = _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xFFFF0000)));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)), _mm512_castsi512_ps(odd)};
+  }
+  [[gnu::always_inline]] static Pair inputs(const BFloat16* x) {
+    int pair;
+    __builtin_memcpy(&pair, x, sizeof(pair));
+    return weights(_mm512_set1_epi32(pair));
+  }
+  [[gnu::always_inline]] void add(const Pair& weights, const Pair& inputs) {
+    even = _mm512_fmadd_ps(weights.even, inputs.even, even);
+    odd = _mm512_fmadd_ps(weights.odd, inputs.odd, odd);
+  }
+  [[gnu::always_inline]] void settle() {
+    sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
+    even = _mm512_setzero_ps();
+    odd = _mm512_setzero_ps();
+  }
+  [[gnu::always_inline]] __m512 total() const { return sum; }
+
+  __m512 even = _mm512_setzero_ps();
+  __m512 odd = _mm512_setzero_ps();
+  __m512 sum = _mm512_setzero_ps();
+};
+
+// 32 registers: three for each sum, of each panel its table, its numbers and a pair of weights.
+struct FewTokens {
+  static constexpr size_t kTokensMax = 4;
+  static constexpr size_t tile_tokens_for(size_t) { return kTokensMax; }
+  static constexpr size_t panels_for(size_t num_tokens) { return num_tokens == 1 ? 4 : 2; }
+};
+
+// Inputs that one instruction multiplies, and those whose weights stay in the first cache while the
+// tokens pass by: of four panels 32 KB.
+constexpr size_t kStepInputs = 32;
+constexpr size_t kPassSteps = 8;
+constexpr size_t kPassInputs = kPassSteps * kStepInputs;
+constexpr size_t kPassBlocks = kPassInputs / kPackedBlockColumns;
+constexpr size_t kUnpackedBlock = kPackedBlockColumns * kLanes;
+constexpr size_t kTilePanels = 4;
+// Tokens whose inputs and sums stay in the second cache while all panels pass by.
+constexpr size_t kBlockInputBytes = size_t{1} << 20;
+constexpr size_t kBlockTokensMax = 256;
+
+// Up to so many tokens take less time than memory does, and ask for weights while they unpack; more
+// do so while they multiply.
+constexpr size_t kShortTokens = 32;
+
+// The registers: 0 .. 3 are the sums of the panels; then those of a step, and those of the last
+// step of a row, which may have fewer inputs.
+constexpr int kInputTile = 4;
+constexpr int kWeightTile = 5;
+constexpr int kLastInputTile = 6;
+constexpr int kLastWeightTile = 7;
+
+struct Scratch {
+  alignas(64) BFloat16 weights[kTilePanels][kPassSteps][kTileBytes / sizeof(BFloat16)];
+  // Of each tile [panels][tokens][16], and the rows that the last tile has too many.
+  alignas(64) float sums[(kTilePanels * kBlockTokensMax + kTileRows) * kLanes];
+};
+
+// What add_exceptions() reads.
+struct PairInputs {
+  using Input = BFloat16;
+};
+
+// What of a row's inputs a pass takes.
+struct Pass {
+  size_t first_input;
+  size_t num_steps;  // of kStepInputs
+  bool has_last;     // and a step of fewer
+};
+
+// kPanels panels for a block of tokens, a tile of up to 16 of them after the other in each pass.
+template <size_t kPanels>
+class BlockProduct {
+ public:
+  BlockProduct(const LinearTask& task, const TilePlace& block, Scratch& scratch)
+      : task_(task), block_(block), scratch_(scratch) {}
+
+  void run() const {
+    const bool is_short = block_.num_tokens <= kShortTokens;
+    for (size_t first = 0; first < task_.num_inputs; first += kPassInputs) {
+      const size_t rest = task_.num_inputs - first;
+      const size_t count = rest < kPassInputs ? rest : kPassInputs;
+      const Pass pass = {first, count / kStepInputs, count % kStepInputs != 0};
+      const uint8_t* ahead = weights_after(pass);
+      unpack(pass, is_short ? ahead : nullptr);
+      for (size_t token = 0; token < block_.num_tokens; token += kTileRows) {
+        add_tile(pass, token);
+        if (!is_short) ask_for_share(ahead, token);
+      }
+    }
+    for (size_t token = 0; token < block_.num_tokens; token += kTileRows) finish(token);
+  }
+
+ private:
+  size_t num_tokens_at(size_t token) const {
+    const size_t rest = block_.num_tokens - token;
+    return rest < kTileRows ? rest : kTileRows;
+  }
+  float* sums_of(size_t token, size_t panel) const {
+    return scratch_.sums + (token * kPanels + panel * num_tokens_at(token)) * kLanes;
+  }
+  static size_t block_offset(size_t input) {
+    return input / kPackedBlockColumns * kPackedBlockBytes;
+  }
+  const uint8_t* panel_at(size_t panel) const {
+    return static_cast<const uint8_t*>(task_.weights) +
+           (block_.panel_begin + panel) * task_.panel_size;
+  }
+
+  // Side by side, as the processor goes on fetching ahead where a few streams go on. Asks for what
+  // lies as far behind `ahead`, if that is not null.
+  void unpack(const Pass& pass, const uint8_t* ahead) const {
+    const size_t rest = task_.num_inputs - pass.first_input;
+    const size_t num_blocks =
+        rest < kPassInputs ? (rest + kPackedBlockColumns - 1) / kPackedBlockColumns : kPassBlocks;
+    const uint8_t* blocks = panel_at(0) + kPackedTableBytes + block_offset(pass.first_input);
+    for (size_t i = 0; i < num_blocks; ++i) {
+#pragma GCC unroll 4
+      for (size_t panel = 0; panel < kPanels; ++panel) {
+        const size_t offset = panel * task_.panel_size + i * kPackedBlockBytes;
+        if (ahead != nullptr) ask_for_block(ahead + offset);
+        const __m512i table = _mm512_loadu_si512(panel_at(panel));
+        unpack_block(table, blocks + offset, scratch_.weights[panel][0] + i * kUnpackedBlock);
+      }
+    }
+  }
+
+  // Adds a pass's products to the sums of the tokens from `token` on. Rows that the tile has too
+  // many are nobody's: linear.cpp's scratch has room for their inputs, and those of one panel's
+  // sums are overwritten by the next.
+  void add_tile(const Pass& pass, size_t token) const {
+    const size_t stride = task_.x_stride * sizeof(BFloat16);
+    const BFloat16* x = static_cast<const BFloat16*>(task_.x) +
+                        (block_.token_begin + token) * task_.x_stride + pass.first_input;
+    begin_sums<0>(pass, token);
+    for (size_t step = 0; step < pass.num_steps; ++step, x += kStepInputs) {
+      load_tile<kInputTile>(x, stride);
+      multiply<0, kInputTile, kWeightTile>(step);
+    }
+    if (pass.has_last) {
+      load_tile<kLastInputTile>(x, stride);
+      multiply<0, kLastInputTile, kLastWeightTile>(pass.num_steps);
+    }
+    store_sums<0>(token);
+  }
+  template <int kPanel>
+  [[gnu::always_inline]] void begin_sums(const Pass& pass, size_t token) const {
+    if (pass.first_input == 0) {
+      clear_tile<kPanel>();
+    } else {
+      load_tile<kPanel>(sums_of(token, kPanel), kTileRowBytes);
+    }
+    if constexpr (kPanel + 1 < kPanels) begin_sums<kPanel + 1>(pass, token);
+  }
+  template <int kPanel, int kInputs, int kWeights>
+  [[gnu::always_inline]] void multiply(size_t step) const {
+    load_tile<kWeights>(scratch_.weights[kPanel][step], kTileRowBytes);
+    add_pair_products<kPanel, kInputs, kWeights>();
+    if constexpr (kPanel + 1 < kPanels) multiply<kPanel + 1, kInputs, kWeights>(step);
+  }
+  template <int kPanel>
+  [[gnu::always_inline]] void store_sums(size_t token) const {
+    store_tile<kPanel>(sums_of(token, kPanel), kTileRowBytes);
+    if constexpr (kPanel + 1 < kPanels) store_sums<kPanel + 1>(token);
+  }
+
+  // What the next pass unpacks: of these panels, or the beginning of the next ones. Past the last
+  // panel hints ask for what nobody reads.
+  const uint8_t* weights_after(const Pass& pass) const {
+    const size_t next = pass.first_input + kPassInputs;
+    const uint8_t* panel = next < task_.num_inputs ? panel_at(0) : panel_at(kPanels);
+    return panel + kPackedTableBytes + (next < task_.num_inputs ? block_offset(next) : 0);
+  }
+  // One tile's share of it.
+  void ask_for_share(const uint8_t* ahead, size_t token) const {
+    const size_t begin = kPassBlocks * token / block_.num_tokens;
+    const size_t end = kPassBlocks * (token + num_tokens_at(token)) / block_.num_tokens;
+    for (size_t i = begin; i < end; ++i) {
+      for (size_t panel = 0; panel < kPanels; ++panel) {
+        ask_for_block(ahead + panel * task_.panel_size + i * kPackedBlockBytes);
+      }
+    }
+  }
+
+  void finish(size_t token) const {
+    const TilePlace place = {
+        block_.panel_begin, kPanels, block_.token_begin + token, num_tokens_at(token)};
+    float* sums = sums_of(token, 0);
+    if (task_.exceptions != nullptr) add_exceptions<PairInputs>(task_, place, sums);
+    finish_tile<Avx512Lanes>(task_, place, sums);
+  }
+
+  const LinearTask& task_;
+  const TilePlace block_;
+  Scratch& scratch_;
+};
+
+// Returns the first panel not done.
+template <size_t kPanels>
+size_t run_panels_of_block(
+    const LinearTask& task, TilePlace block, size_t panel_end, Scratch& scratch
+) {
+  for (; block.panel_begin + kPanels <= panel_end; block.panel_begin += kPanels) {
+    BlockProduct<kPanels>(task, block, scratch).run();
+  }
+  return block.panel_begin;
+}
+
+TileShapes shapes_for(const LinearTask& task) {
+  TileShapes shapes;
+  const size_t num_rows = task.num_tokens < kTileRows ? task.num_tokens : kTileRows;
+  const size_t num_last_pairs = (task.num_inputs % kStepInputs + 1) / 2;
+  for (size_t panel = 0; panel < kTilePanels; ++panel) shapes.set(panel, num_rows);
+  shapes.set(kInputTile, num_rows);
+  shapes.set(kWeightTile, kTileRows);
+  if (num_last_pairs > 0) {
+    shapes.set(kLastInputTile, num_rows, num_last_pairs * 2 * sizeof(BFloat16));
+    shapes.set(kLastWeightTile, num_last_pairs);
+  }
+  return shapes;
+}
+
+}  // namespace
+
+void linear_amx(const LinearTask& task, size_t panel_begin, size_t panel_end) {
+  if (task.num_tokens <= FewTokens::kTokensMax) {
+    return linear_packed<TileByTile, FewTokens>(task, panel_begin, panel_end);
+  }
+  const TileShapes shapes = shapes_for(task);
+  const TileScope scope(shapes);
+  Scratch scratch;
+  const size_t fitting = kBlockInputBytes / (task.x_stride * sizeof(BFloat16)) / kTileRows;
+  const size_t tiles_max = fitting < 1 ? 1 : fitting;
+  const size_t tokens_max =
+      tiles_max * kTileRows < kBlockTokensMax ? tiles_max * kTileRows : kBlockTokensMax;
+  for (size_t token = 0; token < task.num_tokens; token += tokens_max) {
+    const size_t rest = task.num_tokens - token;
+    TilePlace block = {panel_begin, 0, token, rest < tokens_max ? rest : tokens_max};
+    block.panel_begin = run_panels_of_block<kTilePanels>(task, block, panel_end, scratch);
+    block.panel_begin = run_panels_of_block<2>(task, block, panel_end, scratch);
+    run_panels_of_block<1>(task, block, panel_end, scratch);
+  }
+}
+
+}  // namespace millrace
