@@ -184,9 +184,9 @@ StepOutcome EngineCore::sample_sequence(
         ),
     };
   }
-  const size_t num_prompt_rows = num_known_rows - (scheduled.samples() ? 1 : 0);
+  const size_t num_prompt_rows = num_known_rows - (scheduled.samples ? 1 : 0);
   append_prompt_logprobs(scheduled, logits.first(num_prompt_rows * vocab_size), events);
-  if (!scheduled.samples()) return NothingSampled{};
+  if (!scheduled.samples) return NothingSampled{};
   return sample_tokens(scheduled, logits.subspan(num_prompt_rows * vocab_size));
 }
 
