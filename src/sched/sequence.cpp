@@ -123,10 +123,7 @@ void Sequence::append_output(TokenId token, TimePoint now) {
     pending_row_.reset();
     output_.back() = token;
   } else {
-    CHECK(
-        num_drafts_ == 0 && num_wanted_tokens() == 0, "a token is chosen from the last one's logits"
-    );
-    CHECK(!is_full(), "the sequence is as long as it may be");
+    expect_next_token();
     output_.push_back(token);
   }
   timings_.num_output_tokens = num_output_tokens();
