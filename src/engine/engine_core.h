@@ -1,5 +1,8 @@
-// The step: plan, forward, sample, commit. No threads and no inbox, so that a test can drive it
-// with its own model and clock; Engine runs it on the engine thread. Not thread-safe.
+// The step: plan, forward, sample, commit. With a runner that draws tokens itself, the next step is
+// planned and launched while this one runs, and in flight when this one's events are given out
+// (docs/decisions/0019): what each sequence says is the same. No threads and no inbox, so that a
+// test can drive it with its own model and clock; Engine runs it on the engine thread. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +15,9 @@
 #include "base/clock.h"
 #include "engine/engine_event.h"
 #include "engine/step_record.h"
+#include "engine/step_sampler.h"
 #include "engine/step_sizes.h"
 #include "model/model_runner.h"
-#include "sampling/sampler.h"
 #include "sched/scheduler.h"
 
 namespace millrace {
@@ -29,6 +32,9 @@ class EngineCore {
       std::function<TimePoint()> now = Clock::now,
       StepRecorder::Write record = {}
   );
+  ~EngineCore();  // waits for the step in flight
+  EngineCore(const EngineCore&) = delete;
+  EngineCore& operator=(const EngineCore&) = delete;
 
   // As the scheduler's functions of these names.
   Result<void> add(Request request);
@@ -38,6 +44,7 @@ class EngineCore {
   bool is_idle() const { return scheduler_.is_idle(); }
 
   // Computes the next step and returns what happened in it, in order. Nothing happens when idle.
+  // Who ended without running, as the next step was planned meanwhile, comes first.
   std::vector<EngineEvent> step();
 
   SchedulerStats scheduler_stats() const { return scheduler_.stats(); }
@@ -48,33 +55,30 @@ class EngineCore {
   void check_invariants() const { scheduler_.check_invariants(); }
 
  private:
+  struct LaunchedStep {
+    StepPlan plan;
+    StepSampler::Draws draws;
+    TimePoint begin;
+  };
+
   StepPlan plan(TimePoint now);
   std::vector<FinishedEvent> commit(
       const StepPlan& plan, std::span<const StepOutcome> outcomes, TimePoint now
   );
-  std::vector<StepOutcome> sample(
-      const StepPlan& plan, std::span<const float> logits, std::vector<EngineEvent>& events
-  );
-  StepOutcome sample_sequence(
-      const ScheduledSequence& scheduled,
-      std::span<const float> logits,
-      std::vector<EngineEvent>& events
-  );
-  void append_prompt_logprobs(
-      const ScheduledSequence& scheduled,
-      std::span<const float> logits,
-      std::vector<EngineEvent>& events
-  );
-  StepOutcome sample_tokens(const ScheduledSequence& scheduled, std::span<const float> logits);
+  std::optional<LaunchedStep> launch(std::vector<EngineEvent>& events);
+  bool may_plan_behind(const LaunchedStep& step) const;
+  void settle(const LaunchedStep& step, std::vector<EngineEvent>& events);
 
   Scheduler scheduler_;
   std::unique_ptr<ModelRunner> runner_;
-  Sampler sampler_;
+  StepSampler sampler_;
   std::function<TimePoint()> now_;
   std::optional<StepRecorder> recorder_;
+  std::optional<LaunchedStep> launched_;  // between two calls of step(): the one in flight
   int64_t num_steps_ = 0;
   StepSizes step_sizes_;
-  Duration last_step_time_{0};
+  TimePoint last_end_;          // of a step
+  Duration last_step_time_{0};  // without what the step before it took of the runner's time
 };
 
 }  // namespace millrace

@@ -1,57 +1,28 @@
 // For tests: a model whose logits are a hash of the sequence's tokens, read back through the KV
 // slots that it wrote. A wrong block table, slot or position, a block that is shared with another
 // prefix, or state lost in a preemption, changes what it says; batching, chunking, block copies and
-// saved states must not.
+// saved states must not. It may draw tokens itself; then a launch is computed no sooner than it is
+// waited for, so that nobody can know a token too early.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "base/rng.h"
+#include "engine/fake_draw.h"
+#include "engine/fake_voice.h"
 #include "model/model_runner.h"
 #include "sched/scheduler_config.h"
 
 namespace millrace {
-
-constexpr uint64_t kHashSeed = 20;
-
-// What a fake model says after a sequence: noise from -4 to 4 that depends on all of its tokens;
-// and a habit of saying the same after the same token, of this many units, so that text repeats
-// itself.
-struct FakeVoice {
-  size_t vocab_size = 0;
-  float habit = 0.0F;
-};
-
-// What stands for the hidden state of a token.
-struct FakeState {
-  uint64_t hash = kHashSeed;
-  TokenId last = 0;
-};
-
-// Logits [vocab_size] that follow the state.
-inline void append_fake_logits(
-    const FakeState& state, const FakeVoice& voice, std::vector<float>& logits
-) {
-  const size_t begin = logits.size();
-  for (size_t token = 0; token < voice.vocab_size; ++token) {
-    logits.push_back(static_cast<float>(random_unit(state.hash, token) * 8.0 - 4.0));
-  }
-  const uint64_t next = mix64(static_cast<uint64_t>(state.last)) % voice.vocab_size;
-  logits[begin + static_cast<size_t>(next)] += voice.habit;
-}
-
-inline void extend(FakeState& state, TokenId token) {
-  state.hash = mix64(state.hash ^ mix64(static_cast<uint64_t>(token) + 1));
-  state.last = token;
-}
 
 class FakeModelRunner final : public ModelRunner {
  public:
@@ -66,6 +37,8 @@ class FakeModelRunner final : public ModelRunner {
     int32_t num_logit_rows_max = std::numeric_limits<int32_t>::max();  // of one step
     std::optional<TokenId> poison;  // logits of a sequence that holds it are not numbers
     std::function<void()> on_forward;
+    bool draws_tokens = false;
+    int64_t* num_launched_behind = nullptr;  // counts launches while another one is in flight
   };
   explicit FakeModelRunner(Options options)
       : options_(std::move(options)),
@@ -79,21 +52,29 @@ class FakeModelRunner final : public ModelRunner {
   int32_t num_blocks() const override { return options_.num_blocks; }
   int32_t num_hidden_slots() const override { return options_.num_hidden_slots; }
 
+  bool draws_tokens() const override { return options_.draws_tokens; }
+
+  ~FakeModelRunner() override { EXPECT_TRUE(launched_.empty()) << "a launch was not waited for"; }
+  FakeModelRunner(const FakeModelRunner&) = delete;
+  FakeModelRunner& operator=(const FakeModelRunner&) = delete;
+
   std::span<const float> forward(const ForwardBatch& batch) override {
-    if (options_.on_forward) options_.on_forward();
-    expect_consistent(batch);
-    for (const KvBlockCopy& copy : batch.block_copies) copy_block(copy);
-    for (size_t i = 0; i < batch.token_ids.size(); ++i) {
-      kv_[static_cast<size_t>(batch.slot_mapping[i])] = {batch.token_ids[i], batch.positions[i]};
-    }
-    states_.clear();
-    for (int32_t s = 0; s < batch.num_sequences(); ++s) append_states(batch, s);
-    logits_.clear();
-    for (const LogitRow& row : batch.logit_rows) append_logits(state_of(row));
-    for (const HiddenSave& save : batch.hidden_saves) {
-      saved_.at(static_cast<size_t>(save.slot)) = states_.at(static_cast<size_t>(save.token));
-    }
-    return logits_;
+    EXPECT_TRUE(launched_.empty() && batch.draws.empty() && batch.pending.empty());
+    return compute(batch).logits;
+  }
+
+  void launch(const ForwardBatch& batch) override {
+    launched_.push_back(batch);
+    EXPECT_LE(launched_.size(), options_.draws_tokens ? 2U : 1U);
+    if (options_.num_launched_behind && launched_.size() == 2) ++*options_.num_launched_behind;
+    EXPECT_TRUE(options_.draws_tokens || (batch.draws.empty() && batch.pending.empty()));
+  }
+
+  StepResult wait() override {
+    ForwardBatch batch = std::move(launched_.front());
+    launched_.pop_front();
+    for (const PendingToken& pending : batch.pending) resolve(pending, batch);
+    return compute(batch);
   }
 
  private:
@@ -104,6 +85,31 @@ class FakeModelRunner final : public ModelRunner {
   struct State : FakeState {
     bool is_poisoned = false;
   };
+
+  // After a row of logits that are not numbers anything may follow: nobody uses it.
+  void resolve(const PendingToken& pending, ForwardBatch& batch) const {
+    TokenId& id = batch.token_ids.at(static_cast<size_t>(pending.token));
+    EXPECT_EQ(id, kPendingToken) << "a pending token twice, or one that is known";
+    const auto& drawn = drawn_rows_.at(static_cast<size_t>(pending.row));
+    ASSERT_TRUE(drawn.has_value()) << "a token is taken from a row that none was drawn of";
+    id = *drawn ? (**drawn).id : 0;
+  }
+
+  StepResult compute(const ForwardBatch& batch) {
+    if (options_.on_forward) options_.on_forward();
+    expect_consistent(batch);
+    for (const KvBlockCopy& copy : batch.block_copies) copy_block(copy);
+    for (size_t i = 0; i < batch.token_ids.size(); ++i) {
+      kv_[static_cast<size_t>(batch.slot_mapping[i])] = {batch.token_ids[i], batch.positions[i]};
+    }
+    states_.clear();
+    for (int32_t s = 0; s < batch.num_sequences(); ++s) append_states(batch, s);
+    read_rows(batch);
+    for (const HiddenSave& save : batch.hidden_saves) {
+      saved_.at(static_cast<size_t>(save.slot)) = states_.at(static_cast<size_t>(save.token));
+    }
+    return {.logits = logits_, .drawn = drawn_};
+  }
 
   int32_t slot(const ForwardBatch& batch, int32_t sequence, int32_t position) const {
     const int32_t block = batch.block_tables[static_cast<size_t>(
@@ -143,6 +149,20 @@ class FakeModelRunner final : public ModelRunner {
     return saved_[index].value_or(State());
   }
 
+  void read_rows(const ForwardBatch& batch) {
+    logits_.clear();
+    drawn_.clear();
+    drawn_rows_.assign(batch.logit_rows.size(), std::nullopt);
+    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
+      const size_t begin = logits_.size();
+      append_logits(state_of(batch.logit_rows[i]));
+      if (batch.draws.empty() || !batch.draws[i]) continue;
+      drawn_.push_back(fake_draw(std::span(logits_).subspan(begin), *batch.draws[i]));
+      drawn_rows_[i] = drawn_.back();
+      logits_.resize(begin);
+    }
+  }
+
   void append_logits(const State& state) {
     const auto vocab_size = static_cast<size_t>(options_.vocab_size);
     append_fake_logits(state, {.vocab_size = vocab_size, .habit = options_.habit}, logits_);
@@ -153,6 +173,8 @@ class FakeModelRunner final : public ModelRunner {
     EXPECT_GT(batch.num_tokens() + batch.num_logits(), 0);
     EXPECT_LE(batch.num_tokens(), options_.num_tokens_max);
     EXPECT_LE(batch.num_logits(), options_.num_logit_rows_max);
+    ASSERT_TRUE(batch.draws.empty() || batch.draws.size() == batch.logit_rows.size());
+    for (const TokenId id : batch.token_ids) EXPECT_NE(id, kPendingToken) << "nobody chooses it";
     ASSERT_EQ(batch.positions.size(), batch.token_ids.size());
     ASSERT_EQ(batch.slot_mapping.size(), batch.token_ids.size());
     ASSERT_EQ(batch.cu_seqlens.size(), batch.context_lens.size() + 1);
@@ -220,6 +242,9 @@ class FakeModelRunner final : public ModelRunner {
   std::vector<int32_t> num_users_;           // [num_blocks], sequences of the batch
   std::vector<State> states_;                // [num_tokens] of the batch
   std::vector<float> logits_;
+  std::vector<std::optional<SampledToken>> drawn_;
+  std::vector<std::optional<std::optional<SampledToken>>> drawn_rows_;  // [rows]; none: not drawn
+  std::deque<ForwardBatch> launched_;
 };
 
 }  // namespace millrace

@@ -14,7 +14,12 @@ void append_sequence(const ScheduledSequence& scheduled, ForwardBatch& batch) {
     if (position >= scheduled.first_logit_row()) {
       batch.logit_rows.push_back(LogitRow::of_token(batch.num_tokens()));
     }
-    batch.token_ids.push_back(sequence.token(position));
+    if (sequence.is_pending(position)) {
+      batch.pending.push_back({.token = batch.num_tokens(), .row = *sequence.pending_row()});
+      batch.token_ids.push_back(kPendingToken);
+    } else {
+      batch.token_ids.push_back(sequence.token(position));
+    }
     batch.positions.push_back(position);
     batch.slot_mapping.push_back(sequence.blocks().slot(position));
   }

@@ -106,5 +106,28 @@ TEST(ForwardBatchBuilder, AnExactRepeatAloneIsABatchWithoutTokens) {
   EXPECT_THAT(batch.logit_rows, ElementsAre(LogitRow::of_slot(0)));
 }
 
+// The prompt and one output token are computed by a step in flight, which chooses the next from its
+// row 5.
+TEST(ForwardBatchBuilder, ATokenThatTheStepBeforeChoosesIsPending) {
+  const Stretch other(30, 2, {{5}});
+  Stretch stretch(10, 3, {{1}, {2}});
+  stretch.sequence.start({}, TimePoint{});
+  stretch.sequence.advance(3);
+  stretch.sequence.settle();
+  stretch.sequence.append_output(20, TimePoint{});
+  stretch.sequence.advance(1);
+  stretch.sequence.await_output(5);
+  StepPlan plan;
+  plan.scheduled = {
+      {.sequence = &other.sequence, .first_token = 0, .num_tokens = 2, .num_logit_rows = 1},
+      {.sequence = &stretch.sequence, .first_token = 4, .num_tokens = 1, .num_logit_rows = 1},
+  };
+  const ForwardBatch batch = build_forward_batch(plan);
+  EXPECT_THAT(batch.token_ids, ElementsAre(30, 31, kPendingToken));
+  EXPECT_THAT(batch.pending, ElementsAre(PendingToken{.token = 2, .row = 5}));
+  EXPECT_THAT(batch.positions, ElementsAre(0, 1, 4));
+  EXPECT_THAT(batch.slot_mapping, ElementsAre(5 * 4, 5 * 4 + 1, 2 * 4));
+}
+
 }  // namespace
 }  // namespace millrace

@@ -1,12 +1,14 @@
 // For tests: what one sequence says when it runs alone, without scheduler, blocks or batches.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <variant>
 #include <vector>
 
 #include "engine/engine_event.h"
-#include "engine/fake_model_runner.h"
+#include "engine/fake_voice.h"
 #include "sampling/sampler.h"
 #include "sched/request.h"
 #include "sched/scheduler_config.h"

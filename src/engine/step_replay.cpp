@@ -245,7 +245,7 @@ Result<SampledTokens> tokens_of(const json::value& value) {
 // Whether the sampler could have chosen these of a stretch: one token after each draft that was
 // right.
 Result<void> check_tokens(const SampledTokens& tokens, const ScheduledSequence& stretch) {
-  if (stretch.samples() == tokens.empty()) {
+  if (stretch.samples == tokens.empty()) {
     return invalid_argument(
         fmt::format("this stretch {} token", tokens.empty() ? "gives a" : "gives no")
     );

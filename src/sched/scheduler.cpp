@@ -100,12 +100,12 @@ void Scheduler::cancel_all() {
 }
 
 StepPlan Scheduler::plan(TimePoint now) {
+  CHECK(last_.is_over(), "the last plan is neither committed nor assumed");
   Step step{
       .plan = {},
       .left =
           {.num_tokens = config_.max_num_batched_tokens, .num_logit_rows = config_.max_logit_rows},
   };
-  scheduled_.clear();
   step.plan.scheduled.reserve(running_.size());
   drop_cancelled_and_expired(step, now);
   continue_running(step);
@@ -113,7 +113,8 @@ StepPlan Scheduler::plan(TimePoint now) {
   if (config_.speculation) add_drafts(step);
 
   CHECK(step.left.num_tokens >= 0 && step.left.num_logit_rows >= 0, "a step over its budget");
-  CHECK(is_idle() || !step.plan.is_empty(), "there is work, and nobody may do it");
+  const bool may_wait = requests_.empty() || !assumed_.is_over();
+  CHECK(may_wait || !step.plan.is_empty(), "there is work, and nobody may do it");
   return std::move(step.plan);
 }
 
@@ -143,13 +144,14 @@ void Scheduler::continue_running(Step& step) {
   // Preemption removes only sequences behind the current one, so the index stays valid.
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
+    if (sequence.is_full()) continue;  // its last token is pending
     const auto num_behind = static_cast<int32_t>(running_.size() - i - 1);
     const int32_t num_tokens = num_granted_tokens(
         sequence,
         {.num_tokens = step.left.num_tokens - num_behind,
          .num_logit_rows = step.left.num_logit_rows - num_behind}
     );
-    if (make_room(i, num_tokens)) schedule(sequence, {.num_tokens = num_tokens}, step);
+    if (make_room(i, num_tokens)) schedule(sequence, num_tokens, std::nullopt, step);
   }
 }
 
@@ -161,6 +163,7 @@ void Scheduler::admit_waiting(Step& step, TimePoint now) {
          step.left.num_tokens > 0 && step.left.num_logit_rows > 0 &&
          num_reserved <= cache_.num_available()) {
     Sequence& sequence = waiting_.next(share_);
+    if (sequence.is_in_flight()) return;
     const PrefixMatch match = cache_.match(sequence.prefix(), sequence.num_tokens_cacheable());
     const bool may_overcommit = !recompute_credit_.is_in_debt();
     const int32_t num_tokens =
@@ -204,7 +207,7 @@ void Scheduler::admit(Sequence& sequence, const PrefixMatch& match, Step& step, 
     ++totals_.num_block_copies;
   }
   if (match.hidden) ++totals_.num_resumed;
-  schedule(sequence, {.num_tokens = num_tokens, .resumed_from = match.hidden}, step);
+  schedule(sequence, num_tokens, match.hidden, step);
 }
 
 // At least 1, as long as the budget is at least 1 token and 1 row.
@@ -245,10 +248,15 @@ bool Scheduler::try_extend(Sequence& sequence, int32_t num_tokens) {
   return true;
 }
 
-// `stretch` says how many tokens, and what they resume from.
-void Scheduler::schedule(Sequence& sequence, ScheduledSequence stretch, Step& step) {
+void Scheduler::schedule(
+    Sequence& sequence, int32_t num_tokens, std::optional<HiddenSlotId> resumed_from, Step& step
+) {
+  ScheduledSequence& stretch = step.plan.scheduled.emplace_back();
   stretch.sequence = &sequence;
+  stretch.num_tokens = num_tokens;
+  stretch.resumed_from = resumed_from;
   stretch.first_token = sequence.num_computed_tokens();
+  stretch.samples = stretch.end_token() == sequence.num_tokens();
   stretch.num_logit_rows = stretch.resumed_from ? 1 : sequence.num_logit_rows(stretch.num_tokens);
   CHECK((stretch.num_tokens == 0) == stretch.resumed_from.has_value(), "nothing to compute");
   const bool ends_prompt =
@@ -261,8 +269,7 @@ void Scheduler::schedule(Sequence& sequence, ScheduledSequence stretch, Step& st
   step.left.num_logit_rows -= stretch.num_logit_rows;
   step.plan.num_tokens += stretch.num_tokens;
   step.plan.num_logit_rows += stretch.num_logit_rows;
-  step.plan.scheduled.push_back(stretch);
-  scheduled_.push_back(&sequence);
+  last_.scheduled.push_back(&sequence);
 }
 
 void Scheduler::preempt(size_t running_index) {
@@ -296,6 +303,7 @@ void Scheduler::check_invariants() const {
   int32_t num_waiting = 0;
   int32_t num_held = 0;
   size_t num_running = 0;
+  int64_t num_in_flight = 0;
   std::vector<int32_t> num_references(static_cast<size_t>(config_.num_blocks), 0);
   for (const auto& [id, entry] : requests_) {
     int32_t num_unfinished = 0;
@@ -310,6 +318,7 @@ void Scheduler::check_invariants() const {
       if (state == SequenceState::kHeld) ++num_held_here;
       if (state == SequenceState::kWaiting) ++num_waiting;
       if (state == SequenceState::kRunning) ++num_running;
+      if (state != SequenceState::kFinished && sequence.is_in_flight()) ++num_in_flight;
       for (const BlockId block : sequence.blocks().blocks()) {
         ++num_references[static_cast<size_t>(block.value)];
       }
@@ -324,6 +333,13 @@ void Scheduler::check_invariants() const {
       waiting_.size() == num_waiting && running_.size() == num_running, "a queue holds a stranger"
   );
   CHECK(num_held == num_held_, "held sequences are miscounted");
+  const auto is_unfinished = [](const Sequence* sequence) {
+    return sequence->state() != SequenceState::kFinished;
+  };
+  CHECK(
+      num_in_flight == std::ranges::count_if(assumed_.scheduled, is_unfinished),
+      "a sequence waits for a step that is none"
+  );
   for (int32_t block = 0; block < config_.num_blocks; ++block) {
     CHECK(
         cache_.pool().num_references(BlockId{block}) == num_references[static_cast<size_t>(block)],

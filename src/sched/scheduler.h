@@ -24,6 +24,13 @@
 //   everybody has theirs, and blocks that are available, so they preempt nobody and hold nobody up.
 //   Blocks that only wrong drafts were in are given back with the commit: what a sequence holds
 //   between steps, and so who is admitted or preempted, is what it is without speculation.
+// - A plan may be made while the step before it is still in flight (docs/decisions/0019): what that
+//   step computes is taken for granted, and the token it chooses is pending: it counts, and nobody
+//   knows it. Nothing is planned behind a last token that is certain by count. A stop token, an
+//   error, a cancellation or a deadline may end a sequence that the step in flight computes: what
+//   comes of that is void. Blocks are given away at once, which is right where steps are computed
+//   in their order; they are found by others, and a preempted sequence starts again, only after the
+//   step that computed them is committed.
 // - Admission: only the next in order, and only if the free blocks hold all its tokens, what the
 //   running sequences are still owed for tokens they have, and one further block for each of them.
 //   Thus a sequence that is let in is computed in full before the pool can be short, and about
@@ -92,18 +99,27 @@ class Scheduler {
   void cancel(RequestId id, int32_t choice);
   void cancel_all();
 
-  // What to compute next. An empty plan: nothing is left to do, and there is nothing to commit.
+  // What to compute next. An empty plan: nothing can be done now, and there is nothing to commit.
+  // REQUIRES: the plan before it is committed; or it is assumed, and all before that are committed.
   StepPlan plan(TimePoint now);
 
-  // Takes the result of a plan: counters advance, sequences that reached their end give up their
-  // blocks. `outcomes` has one entry for each scheduled sequence: tokens exactly where it
-  // samples(), or an error. Returns the end of each sequence that ended, in the plan's order.
-  // REQUIRES: the plan is the last one, and it is committed once.
+  // Takes for granted that the step of a plan does what was planned, so that the next one can be
+  // planned before its outcomes are known. The step's sequences stay valid until it is committed.
+  // REQUIRES: the plan is the last one, is not empty and has no drafts; those before it are
+  // committed.
+  void assume(const StepPlan& plan);
+
+  // Takes the result of a plan: counters advance, unless that was assumed; tokens become known;
+  // sequences that reached their end give up their blocks. `outcomes` has one entry for each
+  // scheduled sequence: tokens exactly where it samples, or an error; that of a void one is not
+  // looked at. Returns the end of each sequence that ended, in the plan's order.
+  // REQUIRES: the plan is the oldest that is not committed yet.
   std::vector<FinishedEvent> commit(
       const StepPlan& plan, std::span<const StepOutcome> outcomes, TimePoint now
   );
 
-  bool is_idle() const { return requests_.empty(); }
+  // No request is unfinished, and no plan uncommitted.
+  bool is_idle() const { return requests_.empty() && last_.is_over() && assumed_.is_over(); }
   const SchedulerConfig& config() const { return config_; }
   SchedulerStats stats() const;
 
@@ -123,6 +139,14 @@ class Scheduler {
     std::vector<Drafting> drafting;   // [n], or none without speculation
     int32_t num_unfinished = 0;
     int32_t num_held = 0;
+  };
+  using Requests = std::unordered_map<RequestId, Entry>;  // nodes stay where they are
+
+  // A plan that is not committed yet.
+  struct InFlight {
+    std::vector<Sequence*> scheduled;           // in the plan's order
+    std::vector<Requests::node_type> outlived;  // requests that ended meanwhile, and are in it
+    bool is_over() const { return scheduled.empty(); }
   };
 
   // What is left of a step's limits.
@@ -149,7 +173,9 @@ class Scheduler {
   bool make_room(size_t running_index, int32_t num_tokens);
   bool try_extend(Sequence& sequence, int32_t num_tokens);
   int64_t num_blocks_reserved(const Sequence& sequence) const;
-  void schedule(Sequence& sequence, ScheduledSequence stretch, Step& step);
+  void schedule(
+      Sequence& sequence, int32_t num_tokens, std::optional<HiddenSlotId> resumed_from, Step& step
+  );
   void preempt(size_t running_index);
 
   // Whether others may want what it computes: requests to come, or other choices of its own.
@@ -159,8 +185,16 @@ class Scheduler {
   void keep_computed(Sequence& sequence, std::optional<HiddenSlotId> saved_to);
   void keep_tail(Sequence& sequence);
 
+  void advance(Sequence& sequence, const ScheduledSequence& stretch);
+  void settle(
+      Sequence& sequence,
+      const ScheduledSequence& stretch,
+      const StepOutcome& outcome,
+      TimePoint now,
+      std::vector<FinishedEvent>& finished
+  );
   void count_computed(Sequence& sequence, int32_t num_tokens);
-  void settle_drafts(Sequence& sequence, int32_t num_accepted);
+  void settle_drafts(Sequence& sequence, const StepOutcome& outcome);
   std::optional<FinishReason> append_outputs(
       Sequence& sequence, std::span<const SampledToken> tokens, TimePoint now
   );
@@ -174,17 +208,18 @@ class Scheduler {
 
   const SchedulerConfig config_;
   PrefixCache cache_;
-  std::unordered_map<RequestId, Entry> requests_;  // the unfinished ones; nodes stay where they are
+  Requests requests_;  // the unfinished ones
   std::set<std::pair<TimePoint, RequestId>> deadlines_;
   std::vector<RequestId> cancelled_;  // since the last plan; may be over already
   WaitingQueue waiting_;
   FairShare share_;
-  std::vector<Sequence*> running_;    // in order
-  std::vector<Sequence*> scheduled_;  // those of the last plan, in its order
+  std::vector<Sequence*> running_;  // in order
+  InFlight last_;                   // the last plan
+  InFlight assumed_;                // the one before it, if it is assumed
   RecomputeCredit recompute_credit_;
   uint64_t num_added_ = 0;
   std::vector<TokenId> drafts_;      // of guess(), for which it would be allocated each time
-  int32_t num_hidden_reserved_ = 0;  // slots that the last plan writes
+  int32_t num_hidden_reserved_ = 0;  // slots that plans in flight write
   int32_t num_held_ = 0;
   int64_t num_held_tokens_ = 0;
   SchedulerStats totals_;  // those since the start

@@ -7,52 +7,83 @@
 
 namespace millrace {
 
+void Scheduler::assume(const StepPlan& plan) {
+  CHECK(assumed_.is_over(), "one step is in flight while the next one is planned");
+  CHECK(!plan.is_empty() && plan.scheduled.size() == last_.scheduled.size(), "not the last plan");
+  std::swap(last_, assumed_);
+  int32_t num_rows = 0;
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const ScheduledSequence& stretch = plan.scheduled[i];
+    CHECK(stretch.num_drafts == 0, "what comes of guesses is not certain");
+    num_rows += stretch.num_logit_rows;
+    if (stretch.is_void()) continue;
+    advance(*assumed_.scheduled[i], stretch);
+    if (stretch.samples) assumed_.scheduled[i]->await_output(num_rows - 1);
+  }
+}
+
 std::vector<FinishedEvent> Scheduler::commit(
     const StepPlan& plan, std::span<const StepOutcome> outcomes, TimePoint now
 ) {
+  const bool is_assumed = !assumed_.is_over();
+  InFlight& step = is_assumed ? assumed_ : last_;
   CHECK(outcomes.size() == plan.scheduled.size(), "one outcome for each scheduled sequence");
-  CHECK(scheduled_.size() == plan.scheduled.size(), "the plan is not the last one");
+  CHECK(step.scheduled.size() == plan.scheduled.size(), "the plan is not the oldest one");
   std::vector<FinishedEvent> finished;
   for (size_t i = 0; i < outcomes.size(); ++i) {
     const ScheduledSequence& stretch = plan.scheduled[i];
-    Sequence& sequence = *scheduled_[i];
-    CHECK(stretch.sequence == &sequence, "the plan is not the last one");
-    CHECK(sequence.num_computed_tokens() == stretch.first_token, "the plan is not the last one");
-    const auto* tokens = std::get_if<SampledTokens>(&outcomes[i]);
-    const auto* error = std::get_if<Error>(&outcomes[i]);
-    CHECK(error || (tokens != nullptr) == stretch.samples(), "tokens exactly where they are due");
-    CHECK(!tokens || std::ssize(*tokens) <= 1 + stretch.num_drafts, "more than were guessed");
-
-    const int32_t num_outputs_before = sequence.num_output_tokens();
-    std::optional<FinishReason> reason;
-    if (stretch.num_drafts > 0) {
-      settle_drafts(sequence, tokens ? static_cast<int32_t>(tokens->size()) - 1 : 0);
-    }
-    count_computed(sequence, stretch.num_tokens - stretch.num_drafts);
-    if (error) {
-      // Its K and V are not to be trusted.
+    Sequence& sequence = *step.scheduled[i];
+    CHECK(stretch.sequence == &sequence, "the plan is not the oldest one");
+    if (stretch.saved_to) --num_hidden_reserved_;
+    if (stretch.is_void()) {
       if (stretch.saved_to) cache_.give_back(*stretch.saved_to);
-      reason = FinishReason::kError;
-    } else if (is_shared(sequence)) {
-      keep_computed(sequence, stretch.saved_to);
+      continue;
     }
-    if (tokens) reason = append_outputs(sequence, *tokens, now);
-    if (stretch.num_drafts > 0) cache_.release(sequence.take_blocks_unused());
-
-    const bool is_first_token = num_outputs_before == 0 && tokens;
-    const bool has_siblings = sequence.request().sampling.n > 1;
-    if (!reason && !(is_first_token && has_siblings)) continue;
-
-    Entry& entry = requests_.at(sequence.request().id);
-    if (is_first_token) let_go_held(entry);
-    if (!reason) continue;
-    finished.push_back(finish(entry, sequence, *reason, now));
-    if (error) finished.back().error = *error;
-    forget_if_over(entry);
+    if (stretch.num_drafts > 0) settle_drafts(sequence, outcomes[i]);
+    if (!is_assumed) advance(sequence, stretch);
+    settle(sequence, stretch, outcomes[i], now, finished);
   }
-  scheduled_.clear();
-  num_hidden_reserved_ = 0;
+  step.scheduled.clear();
+  step.outlived.clear();
   return finished;
+}
+
+// The step computes the stretch. Which drafts were right is another matter.
+void Scheduler::advance(Sequence& sequence, const ScheduledSequence& stretch) {
+  CHECK(sequence.num_computed_tokens() == stretch.first_token, "the plan is not the last one");
+  count_computed(sequence, stretch.num_tokens - stretch.num_drafts);
+}
+
+// What was awaited of a stretch has come. A sequence that was preempted since has no blocks, but
+// keeps its token.
+void Scheduler::settle(
+    Sequence& sequence,
+    const ScheduledSequence& stretch,
+    const StepOutcome& outcome,
+    TimePoint now,
+    std::vector<FinishedEvent>& finished
+) {
+  const auto* tokens = std::get_if<SampledTokens>(&outcome);
+  const auto* error = std::get_if<Error>(&outcome);
+  CHECK(error || (tokens != nullptr) == stretch.samples, "tokens exactly where they are due");
+  CHECK(!tokens || std::ssize(*tokens) <= 1 + stretch.num_drafts, "more than were guessed");
+
+  const bool has_blocks = sequence.state() == SequenceState::kRunning;
+  sequence.settle();
+  if (!error && has_blocks && is_shared(sequence)) {
+    keep_computed(sequence, stretch.saved_to);
+  } else if (stretch.saved_to) {
+    cache_.give_back(*stretch.saved_to);  // after an error its K and V are not to be trusted
+  }
+  std::optional<FinishReason> reason;
+  if (error) reason = FinishReason::kError;
+  if (tokens) reason = append_outputs(sequence, *tokens, now);
+  if (stretch.num_drafts > 0) cache_.release(sequence.take_blocks_unused());
+  if (!reason) return;
+  Entry& entry = requests_.at(sequence.request().id);
+  finished.push_back(finish(entry, sequence, *reason, now));
+  if (error) finished.back().error = *error;
+  forget_if_over(entry);
 }
 
 void Scheduler::count_computed(Sequence& sequence, int32_t num_tokens) {
@@ -73,12 +104,14 @@ std::optional<FinishReason> Scheduler::append_outputs(
   CHECK(!tokens.empty(), "logits were read, and nothing was chosen");
   if (sequence.num_output_tokens() == 0) {
     totals_.num_prompt_tokens += sequence.num_prompt_tokens();
+    if (sequence.request().sampling.n > 1) let_go_held(requests_.at(sequence.request().id));
   }
   std::optional<FinishReason> reason;
   for (const SampledToken& token : tokens) {
     CHECK(!reason, "a token after the end");
-    if (sequence.num_wanted_tokens() > 0) {
+    if (&token != &tokens.front()) {
       count_computed(sequence, 1);
+      sequence.settle();
       if (is_shared(sequence)) keep_computed(sequence, std::nullopt);
     }
     sequence.append_output(token.id, now);
@@ -94,12 +127,13 @@ std::optional<FinishReason> Scheduler::append_outputs(
 
 // What has just been computed can be found from now on: full blocks, and the end of a prompt.
 void Scheduler::keep_computed(Sequence& sequence, std::optional<HiddenSlotId> saved_to) {
-  while (sequence.num_blocks_kept() < sequence.num_blocks_computed()) {
+  while (sequence.num_blocks_kept() < sequence.num_blocks_settled()) {
     const int32_t index = sequence.num_blocks_kept();
     const BlockId block = sequence.blocks().blocks()[static_cast<size_t>(index)];
     sequence.note_kept(cache_.keep(sequence.prefix(), index, config_.block_size, block));
   }
-  const bool is_prompt_end = sequence.num_output_tokens() == 0 && sequence.num_wanted_tokens() == 0;
+  const bool is_prompt_end = sequence.num_output_tokens() == 0 &&
+                             sequence.num_settled_tokens() == sequence.num_prompt_tokens();
   if (!is_prompt_end) return;
   keep_tail(sequence);
   if (!saved_to) return;
@@ -108,10 +142,10 @@ void Scheduler::keep_computed(Sequence& sequence, std::optional<HiddenSlotId> sa
   cache_.keep_hidden(sequence.prefix(), block, *saved_to);
 }
 
-// The computed tokens after the last full block.
+// The settled tokens after the last full block.
 void Scheduler::keep_tail(Sequence& sequence) {
-  const int32_t index = sequence.num_blocks_computed();
-  const int32_t num_tokens = sequence.num_computed_tokens() - index * config_.block_size;
+  const int32_t index = sequence.num_blocks_settled();
+  const int32_t num_tokens = sequence.num_settled_tokens() - index * config_.block_size;
   if (num_tokens == 0) return;
   const BlockId block = sequence.blocks().blocks()[static_cast<size_t>(index)];
   cache_.keep(sequence.prefix(), index, num_tokens, block);
@@ -165,7 +199,9 @@ FinishedEvent Scheduler::finish(
 void Scheduler::forget_if_over(Entry& entry) {
   if (entry.num_unfinished > 0) return;
   if (entry.request.deadline) deadlines_.erase({*entry.request.deadline, entry.request.id});
-  requests_.erase(RequestId{entry.request.id});  // a copy: the entry's own goes with it
+  Requests::node_type node = requests_.extract(entry.request.id);
+  InFlight& newest = last_.is_over() ? assumed_ : last_;
+  if (!newest.is_over()) newest.outlived.push_back(std::move(node));
 }
 
 void Scheduler::leave_queue(Entry& entry, Sequence& sequence) {

@@ -35,12 +35,13 @@ std::vector<Scheduler::Drafting> Scheduler::make_drafting(const Request& request
 // In the plan's order, as far as the step's limits go. Not where a prompt ends: its hidden state is
 // that of the stretch's last token, and one token in a whole answer is not worth an exception.
 void Scheduler::add_drafts(Step& step) {
-  CHECK(step.plan.scheduled.size() == scheduled_.size(), "the plan is not the last one");
-  for (size_t i = 0; i < scheduled_.size(); ++i) {
+  CHECK(assumed_.is_over(), "guesses follow what is known");
+  for (size_t i = 0; i < last_.scheduled.size(); ++i) {
     if (step.left.num_tokens == 0 || step.left.num_logit_rows == 0) return;
     ScheduledSequence& stretch = step.plan.scheduled[i];
-    const bool is_due = stretch.samples() && !stretch.resumed_from;
-    if (is_due && scheduled_[i]->num_output_tokens() > 0) add_drafts(*scheduled_[i], stretch, step);
+    const bool is_due = stretch.samples && !stretch.resumed_from;
+    Sequence& sequence = *last_.scheduled[i];
+    if (is_due && sequence.num_output_tokens() > 0) add_drafts(sequence, stretch, step);
   }
 }
 
@@ -87,8 +88,10 @@ void Scheduler::guess(Sequence& sequence, int32_t num_sequences, int32_t num_tok
   drafts_.resize(static_cast<size_t>(drafting.pace.num_worthwhile(num_sequences, num_guesses)));
 }
 
-// The drafts of the last plan have been looked at.
-void Scheduler::settle_drafts(Sequence& sequence, int32_t num_accepted) {
+// The drafts of the last plan have been looked at: after each that was right there is a token more.
+void Scheduler::settle_drafts(Sequence& sequence, const StepOutcome& outcome) {
+  const auto* tokens = std::get_if<SampledTokens>(&outcome);
+  const auto num_accepted = tokens ? static_cast<int32_t>(tokens->size()) - 1 : 0;
   const int32_t num_drafts = sequence.num_drafts();
   totals_.speculation.add(num_drafts, num_accepted);
   Entry& entry = requests_.at(sequence.request().id);

@@ -45,28 +45,48 @@ class SchedulerDriver {
 
   // One step, in which every sequence that samples gets `token`; returns its plan as lines.
   std::vector<Line> step(TokenId token = kAnyToken) {
-    const StepPlan plan = scheduler_.plan(at(now_++));
+    const StepPlan plan = this->plan();
+    std::vector<Line> lines = this->lines(plan);
+    if (!plan.is_empty()) commit(plan, token);
+    return lines;
+  }
+
+  // A step in its parts, for plans that are made while the one before is in flight.
+  StepPlan plan() {
+    StepPlan plan = scheduler_.plan(at(now_++));
     scheduler_.check_invariants();
     finished = plan.dropped;
-    std::vector<Line> lines;
-    std::vector<StepOutcome> outcomes;
     num_logit_rows = plan.num_logit_rows;
     copies = plan.copies;
     num_resumed = 0;
     drafts.clear();
     for (const ScheduledSequence& s : plan.scheduled) {
-      lines.emplace_back(
-          s.sequence->request().id.value, s.sequence->choice(), s.first_token, s.num_tokens
-      );
       if (s.resumed_from) ++num_resumed;
       drafts.emplace_back(s.sequence->drafts().begin(), s.sequence->drafts().end());
-      outcomes.push_back(outcome(s, token));
     }
-    if (plan.is_empty()) return lines;
+    return plan;
+  }
+  StepPlan plan_behind(const StepPlan& plan) {
+    scheduler_.assume(plan);
+    scheduler_.check_invariants();
+    return this->plan();
+  }
+  void commit(const StepPlan& plan, TokenId token = kAnyToken) {
+    std::vector<StepOutcome> outcomes;
+    for (const ScheduledSequence& s : plan.scheduled) outcomes.push_back(outcome(s, token));
     for (FinishedEvent& event : scheduler_.commit(plan, outcomes, at(now_))) {
       finished.push_back(std::move(event));
     }
     scheduler_.check_invariants();
+  }
+
+  static std::vector<Line> lines(const StepPlan& plan) {
+    std::vector<Line> lines;
+    for (const ScheduledSequence& s : plan.scheduled) {
+      lines.emplace_back(
+          s.sequence->request().id.value, s.sequence->choice(), s.first_token, s.num_tokens
+      );
+    }
     return lines;
   }
 
@@ -85,7 +105,7 @@ class SchedulerDriver {
   Scheduler& scheduler() { return scheduler_; }
   int now() const { return now_; }
 
-  std::vector<FinishedEvent> finished;             // of the last step
+  std::vector<FinishedEvent> finished;             // since the last plan
   int32_t num_logit_rows = 0;                      // of the last step
   int32_t num_resumed = 0;                         // of the last step
   std::vector<BlockCopy> copies;                   // of the last step
@@ -98,7 +118,7 @@ class SchedulerDriver {
   StepOutcome outcome(const ScheduledSequence& scheduled, TokenId token) {
     const uint64_t id = scheduled.sequence->request().id.value;
     if (errors.contains(id)) return errors[id];
-    if (!scheduled.samples()) return NothingSampled{};
+    if (!scheduled.samples) return NothingSampled{};
     SampledTokens chosen;
     const std::span<const TokenId> guesses = scheduled.sequence->drafts();
     for (size_t i = 0; i <= guesses.size(); ++i) {

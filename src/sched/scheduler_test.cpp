@@ -484,7 +484,7 @@ TEST(SchedulerDeathTest, RefusesAPlanThatWasCommittedBefore) {
   const StepPlan plan = driver.scheduler().plan(at(0));
   const std::vector<StepOutcome> outcomes{NothingSampled{}};
   driver.scheduler().commit(plan, outcomes, at(0));
-  EXPECT_DEATH(driver.scheduler().commit(plan, outcomes, at(0)), "not the last one");
+  EXPECT_DEATH(driver.scheduler().commit(plan, outcomes, at(0)), "not the oldest one");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // One of the n sequences of a request: a growing list of tokens, of which some are computed, that
-// is, have their K and V in the sequence's blocks. There is no prefill and no decode state: what a
+// is, have their K and V in the sequence's blocks, or will have when the step in flight is over.
+// There is no prefill and no decode state: what a
 // sequence needs is the difference between two counters. Changed by the scheduler only; everyone
 // else holds it const. Not thread-safe.
 #pragma once
@@ -49,7 +50,10 @@ class Sequence {
   const BlockTable& blocks() const { return blocks_; }
   const SequenceTimings& timings() const { return timings_; }
 
-  std::span<const TokenId> output() const { return output_with_drafts(0); }
+  // The tokens that are known.
+  std::span<const TokenId> output() const {
+    return std::span(output_).first(static_cast<size_t>(num_output_tokens()));
+  }
   TokenView tokens() const { return {.prompt = request_->prompt, .output = output()}; }
 
   // Guesses at the tokens after the last, which the step computes as well. There are some between a
@@ -57,21 +61,37 @@ class Sequence {
   std::span<const TokenId> drafts() const { return std::span(output_).last(num_drafts_); }
   int32_t num_drafts() const { return static_cast<int32_t>(num_drafts_); }
 
-  // The output as it will be if the first `num_drafts` of them are right.
-  // REQUIRES: 0 <= num_drafts <= this->num_drafts().
+  // The output as it will be if the first `num_drafts` of them are right. A pending token is part
+  // of it, and its id means nothing. REQUIRES: 0 <= num_drafts <= this->num_drafts().
   std::span<const TokenId> output_with_drafts(int32_t num_drafts) const {
     const size_t num_outputs = output_.size() - num_drafts_;
     return std::span(output_).first(num_outputs + static_cast<size_t>(num_drafts));
   }
 
-  // Drafts follow the output. REQUIRES: 0 <= position < num_tokens() + num_drafts().
+  // After its known tokens there may be one that a step in flight chooses: it counts as a token,
+  // and nobody knows it before that step is settled. Which row of that step's logits chooses it.
+  std::optional<int32_t> pending_row() const { return pending_row_; }
+  bool is_pending(int32_t position) const {
+    return pending_row_.has_value() && position == num_tokens() - 1;
+  }
+
+  // Drafts follow the output. REQUIRES: 0 <= position < num_tokens() + num_drafts(), not pending.
   TokenId token(int32_t position) const;
 
   int32_t num_prompt_tokens() const { return num_prompt_tokens_; }
-  int32_t num_output_tokens() const { return static_cast<int32_t>(output_.size() - num_drafts_); }
-  int32_t num_tokens() const { return num_prompt_tokens() + num_output_tokens(); }
+  int32_t num_output_tokens() const {  // known ones
+    return static_cast<int32_t>(output_.size() - num_drafts_) - (pending_row_ ? 1 : 0);
+  }
+  int32_t num_tokens() const {
+    return num_prompt_tokens() + static_cast<int32_t>(output_.size() - num_drafts_);
+  }
   int32_t num_tokens_max() const { return num_tokens_max_; }
+  bool is_full() const { return num_tokens() == num_tokens_max_; }  // its last token is its end
+
+  // With those that a step in flight computes; and without.
   int32_t num_computed_tokens() const { return num_computed_; }
+  int32_t num_settled_tokens() const { return num_settled_; }
+  bool is_in_flight() const { return is_in_flight_; }
 
   // How many tokens it would like the next step to compute.
   int32_t num_wanted_tokens() const { return num_tokens() + num_drafts() - num_computed_; }
@@ -107,43 +127,59 @@ class Sequence {
 
   // REQUIRES: it runs, and has none yet.
   void set_drafts(std::span<const TokenId> drafts);
-  // Forgets them. What was computed of those that turn out right is said by append_output() and
-  // advance(), one after the other.
+  // Forgets them. What was computed of those that turn out right is said by append_output(),
+  // advance() and settle(), one after the other.
   void drop_drafts();
   // The blocks behind the computed tokens, which drafts were given.
   std::vector<BlockId> take_blocks_unused();
 
-  // These have been computed. Returns how many of them for the first time.
+  // A step in flight computes these. Returns how many of them for the first time.
   int32_t advance(int32_t num_tokens);
+  // The step also chooses the next token, from this row: it is pending from now on.
+  // REQUIRES: all tokens are computed.
+  void await_output(int32_t row);
+  // The step is over: what it computed is there, unless the sequence was preempted meanwhile.
+  void settle() {
+    num_settled_ = num_computed_;
+    is_in_flight_ = false;
+  }
 
-  // Full blocks that are computed; and those of them that the prefix cache knows.
-  int32_t num_blocks_computed() const { return num_computed_ / blocks_.block_size(); }
+  // Full blocks that are settled; and those of them that the prefix cache knows.
+  int32_t num_blocks_settled() const { return num_settled_ / blocks_.block_size(); }
   int32_t num_blocks_kept() const { return num_blocks_kept_; }
   void note_kept(BlockId block);  // the next of them, in this block from now on
 
   void cancel() { is_cancelled_ = true; }  // ends with the next plan
   bool is_cancelled() const { return is_cancelled_; }
-  void append_output(TokenId token, TimePoint now);  // REQUIRES: all tokens are computed
+  // The pending token, or the next one. REQUIRES: it is pending, or all tokens are computed.
+  void append_output(TokenId token, TimePoint now);
 
   // CHECKs that counters and blocks fit together.
   void check_invariants() const;
 
  private:
+  void expect_next_token() const;
+
+  // What every step reads of everyone comes first.
   const Request* request_;
   Precedence precedence_;
-  int32_t num_prompt_tokens_;  // here too: a step reads it of everyone; the request is elsewhere
+  int32_t num_prompt_tokens_;  // here too: the request is elsewhere
   int32_t num_tokens_max_;
   SequenceState state_ = SequenceState::kWaiting;
-  std::vector<TokenId> output_;  // and drafts. The prompt is the request's, shared by its sequences
-  size_t num_drafts_ = 0;        // the last of these
-  PrefixHashes hashes_;
-  int32_t num_computed_ = 0;
-  int32_t num_computed_max_ = 0;  // before a preemption, if that was more
-  int32_t num_given_up_ = 0;
-  int32_t num_logits_read_ = 0;
-  int32_t num_blocks_kept_ = 0;
+  bool is_in_flight_ = false;
   bool is_cancelled_ = false;
+  int32_t num_computed_ = 0;
+  int32_t num_settled_ = 0;
+  int32_t num_computed_max_ = 0;  // before a preemption, if that was more
+  int32_t num_logits_read_ = 0;
+  std::optional<int32_t> pending_row_;
+  size_t num_drafts_ = 0;
+  // With a pending token, or drafts. The prompt is the request's, shared by its sequences.
+  std::vector<TokenId> output_;
   BlockTable blocks_;
+  int32_t num_blocks_kept_ = 0;
+  int32_t num_given_up_ = 0;
+  PrefixHashes hashes_;
   SequenceTimings timings_;
 };
 

@@ -26,11 +26,13 @@ struct BlockCopy {
 // The last of them may be drafts (Sequence::drafts): guesses, whose logits are read in case they
 // are right.
 struct ScheduledSequence {
-  const Sequence* sequence = nullptr;  // the scheduler's; valid until commit()
+  const Sequence* sequence = nullptr;  // the scheduler's; valid until the plan is committed
   int32_t first_token = 0;             // position in the sequence = its computed tokens
   int32_t num_tokens = 0;              // at least 1, but for a stretch that resumes
   int32_t num_logit_rows = 0;          // the last so many tokens of the stretch have logits read
   int32_t num_drafts = 0;              // the last so many tokens of the stretch, and of these rows
+  // Whether the next token is chosen: the stretch reaches the sequence's end, and may go beyond.
+  bool samples = false;
 
   // Nothing is left to compute (num_tokens is 0, num_logit_rows 1): the logits of the last token
   // come from the hidden state that was saved when the same tokens were computed before.
@@ -40,8 +42,8 @@ struct ScheduledSequence {
 
   int32_t end_token() const { return first_token + num_tokens; }
   int32_t first_logit_row() const { return end_token() - num_logit_rows; }  // a position
-  // Whether the next token is chosen: the stretch reaches the sequence's end, and may go beyond.
-  bool samples() const { return end_token() - num_drafts == sequence->num_tokens(); }
+  // The sequence ended while the step was in flight: what the step does to it is nobody's.
+  bool is_void() const { return sequence->state() == SequenceState::kFinished; }
 };
 
 struct StepPlan {

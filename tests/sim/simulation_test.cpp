@@ -45,6 +45,7 @@ void print_seed_and_abort(int) {
 struct Totals {
   int64_t num_requests = 0;
   int64_t num_steps = 0;
+  int64_t num_launched_behind = 0;
   int64_t num_preemptions = 0;
   int64_t num_prompt_logprobs = 0;
   int64_t num_prefix_hits = 0;
@@ -60,6 +61,7 @@ struct Totals {
 enum class Load {
   kAny,
   kOverload,  // hundreds of requests at once for a pool that holds two or three
+  kAhead,     // the model draws tokens, and most steps are planned while another one is in flight
 };
 
 class Simulation {
@@ -79,6 +81,8 @@ class Simulation {
             .num_logit_rows_max = config_.max_logit_rows,
             .poison = rng_.below(4) == 0 ? std::optional(kPoison) : std::nullopt,
             .on_forward = {},
+            .draws_tokens = load_ == Load::kAhead,
+            .num_launched_behind = &num_launched_behind_,
         }),
         [this] { return now_ += std::chrono::milliseconds(1); }
     );
@@ -100,6 +104,7 @@ class Simulation {
     add_stats(core_->scheduler_stats(), totals);
     totals.num_requests += static_cast<int64_t>(num_requests);
     totals.num_steps += core_->num_steps();
+    totals.num_launched_behind += num_launched_behind_;
   }
 
  private:
@@ -137,7 +142,8 @@ class Simulation {
       config.num_blocks = draw(2, 4) * div_ceil(48, config.block_size);
     }
     config.num_hidden_slots = draw(0, config.num_blocks);
-    if (one_in(2)) {
+    // Guesses follow what is known: no step is planned ahead with them.
+    if (one_in(load_ == Load::kAhead ? 10 : 2)) {
       const int32_t lookup_min = draw(1, 3);
       config.speculation = NgramSpeculation{
           .num_speculative_tokens = draw(1, one_in(4) ? 32 : 6),
@@ -171,6 +177,13 @@ class Simulation {
     if (draw(0, 3) == 0) sampling.n = draw(2, 4);
     if (draw(0, 2) == 0) sampling.logprobs = draw(0, 3);
     if (draw(0, 2) == 0) sampling.prompt_logprobs = draw(0, 3);
+    if (is_plain_) {
+      sampling.repetition_penalty = 1.0F;
+      sampling.min_tokens = 0;
+      sampling.prompt_logprobs.reset();
+      sampling.top_k = draw(0, 8);
+      sampling.top_p = one_in(2) ? 1.0F : 0.7F;
+    }
     return request;
   }
 
@@ -224,7 +237,9 @@ class Simulation {
   int64_t steps_at_most(const Request& request) const {
     const int64_t num_tokens =
         static_cast<int64_t>(request.prompt.size()) + request.sampling.max_tokens;
-    return request.sampling.n *
+    // Ahead, an end and what follows a preemption are seen one step later.
+    const int64_t num_steps_per_token = load_ == Load::kAhead ? 2 : 1;
+    return num_steps_per_token * request.sampling.n *
            (std::min<int64_t>(num_tokens, num_sequence_tokens_max(config_)) + 1);
   }
 
@@ -315,6 +330,9 @@ class Simulation {
   TimePoint now_{};
   SchedulerConfig config_;
   float habit_;
+  // Ahead: no request has anything that the host must do.
+  bool is_plain_ = load_ == Load::kAhead && one_in(2);
+  int64_t num_launched_behind_ = 0;
   std::unique_ptr<EngineCore> core_;
   std::vector<Request> requests_;  // [i] has the id i
   int64_t num_steps_of_all_ = 0;
@@ -378,6 +396,33 @@ TEST(Simulation, EverySequenceEndsOnceAndSaysWhatItSaysAlone) {
         FinishReason::kDeadline,
         FinishReason::kError}) {
     EXPECT_GT(totals.num_finished[reason], 100) << name_of(reason);
+  }
+}
+
+TEST(Simulation, PlanningAheadChangesNothing) {
+  Totals totals;
+  const uint64_t num_seeds = read_number("MILLRACE_NUM_SEEDS", 2000);
+  for_each_seed(num_seeds, [&totals](uint64_t seed) {
+    Simulation(seed, Load::kAhead).run(totals);
+  });
+  std::printf(
+      "%lld of %lld steps were planned ahead, %lld preemptions\n",
+      static_cast<long long>(totals.num_launched_behind),
+      static_cast<long long>(totals.num_steps),
+      static_cast<long long>(totals.num_preemptions)
+  );
+  if (num_seeds < 2000) return;
+  EXPECT_GT(totals.num_launched_behind, totals.num_steps / 3);
+  EXPECT_GT(totals.num_preemptions, 500);
+  EXPECT_GT(totals.num_prefix_hits, 5000);
+  EXPECT_GT(totals.num_resumed, 500);
+  for (const FinishReason reason :
+       {FinishReason::kStop,
+        FinishReason::kLength,
+        FinishReason::kCancelled,
+        FinishReason::kDeadline,
+        FinishReason::kError}) {
+    EXPECT_GT(totals.num_finished[reason], 50) << name_of(reason);
   }
 }
 
