@@ -51,8 +51,8 @@ struct ModelConfig {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;  // need not be hidden_size / num_heads
   int64_t vocab_size = 0;
-  // Rows of the output head that this process has, where several share it (shard.h); none: all.
-  std::optional<int64_t> head_part_size;
+  // Processes that share the output head (shard.h); none: this one has it whole.
+  std::optional<int64_t> num_head_parts;
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
@@ -71,7 +71,8 @@ struct ModelConfig {
 
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
-  int64_t head_size() const { return head_part_size.value_or(vocab_size); }
+  // Rows of the output head that this process has: of a part, whole panels of 16.
+  int64_t head_size() const;
 
   // Whether the layer's feed-forward network is a mixture of experts.
   bool has_experts(int64_t layer) const;

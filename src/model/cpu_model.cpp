@@ -41,6 +41,12 @@ WorkspaceLimits workspace_limits(const CpuModelOptions& options, size_t num_thre
   };
 }
 
+// nullopt: this process has the whole model.
+std::optional<int64_t> num_ranks(const CpuModelOptions& options) {
+  if (options.group == nullptr) return std::nullopt;
+  return options.group->world_size();
+}
+
 Result<ActivationBuffer> allocate_saved_hidden(
     const ModelConfig& config, const CpuModelOptions& options
 ) {
@@ -114,7 +120,7 @@ Result<std::unique_ptr<CpuModel>> CpuModel::from_weights(
 Result<std::unique_ptr<CpuModel>> CpuModel::allocate(
     const ModelConfig& config, const CpuModelOptions& options, ThreadPool& pool
 ) {
-  CHECK((options.group != nullptr) == config.head_part_size.has_value(), "a part for each rank");
+  CHECK(num_ranks(options) == config.num_head_parts, "a part of the model for each rank");
   Result<void> done = check_runnable_model(config);
   if (!done) return done.error();
   if (done = check_limits(limits_of(options)); !done) return done.error();

@@ -17,7 +17,6 @@ namespace {
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kHead = "lm_head.weight";
 
-constexpr auto kPanelRows = static_cast<int64_t>(QuantizedMatrix::kPanelRows);
 constexpr auto kGroup = static_cast<int64_t>(QuantizedMatrix::kGroup);
 
 Result<void> check_splittable(const ModelConfig& config, int64_t world_size) {
@@ -67,7 +66,7 @@ Result<ModelConfig> shard_config(const ModelConfig& config, const ModelShard& sh
   part.num_heads = config.num_heads / world_size;
   part.num_kv_heads = std::max<int64_t>(1, config.num_kv_heads / world_size);
   part.intermediate_size = round_up(div_ceil(config.intermediate_size, world_size), kGroup);
-  part.head_part_size = round_up(div_ceil(config.vocab_size, world_size), kPanelRows);
+  part.num_head_parts = world_size;
   part.tie_word_embeddings = false;
   return part;
 }
@@ -97,7 +96,7 @@ struct ShardedWeights::Splitter {
     // The outputs are sums over the ranks, so that one of them has the bias, and others have zeros.
     const bool is_bias_of_sum = is_of(".o_proj.bias") || is_of(".down_proj.bias");
     if (is_bias_of_sum) return outputs_from(shard.rank * config.hidden_size, whole);
-    if (tensor.name == kHead) return outputs_from(shard.rank * *part.head_part_size, whole);
+    if (tensor.name == kHead) return outputs_from(shard.rank * part.head_size(), whole);
     return outputs_from(0, whole);
   }
 

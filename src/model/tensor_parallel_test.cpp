@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "model/cpu_model.h"
+#include "model/model_goldens.h"
 #include "model/model_test_data.h"
 #include "model/shard.h"
 
@@ -187,17 +188,6 @@ Transcript generate_alone(const Case& test) {
   return generate(*load_whole(test, pool));
 }
 
-// Of one row, relative to its largest logit.
-double error_of(std::span<const float> found, std::span<const float> expected) {
-  double difference = 0.0;
-  double scale = 0.0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    difference = std::max(difference, std::abs(static_cast<double>(found[i] - expected[i])));
-    scale = std::max(scale, std::abs(static_cast<double>(expected[i])));
-  }
-  return difference / scale;
-}
-
 // How far the largest logit is above the next, relative to the largest.
 double margin_of(std::span<const float> row) {
   std::vector<float> sorted(row.begin(), row.end());
@@ -218,7 +208,7 @@ void expect_same_as_alone(const Case& test) {
   };
   double largest_error = 0.0;
   for (size_t row = 0; row < alone.logits.size() / vocab; ++row) {
-    largest_error = std::max(largest_error, error_of(row_of(together, row), row_of(alone, row)));
+    largest_error = std::max(largest_error, row_error(row_of(together, row), row_of(alone, row)));
   }
   EXPECT_LE(largest_error, test.error_max);
   size_t num_clear = 0;
