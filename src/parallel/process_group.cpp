@@ -250,12 +250,14 @@ void ProcessGroup::sleep_until_changed(int32_t rank, uint32_t seen) {
   other.num_sleeping.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void ProcessGroup::end_if_one_is_lost() const {
+void ProcessGroup::end_if_one_is_lost() {
   for (size_t i = 0; i < others_.size(); ++i) {
     const std::optional<siginfo_t> end = look_for_end(others_[i], WNOHANG | WNOWAIT);
     if (!end) continue;
-    const std::string line =
-        fmt::format("rank {} of {} {}\n", i + 1, world_size_, describe_end(*end));
+    if (is_ending_.test_and_set()) return;  // another thread says it
+    const std::string line = fmt::format(
+        "rank {} of {} {}: the others cannot go on\n", i + 1, world_size_, describe_end(*end)
+    );
     std::fputs(line.c_str(), stderr);
     std::_Exit(EXIT_FAILURE);
   }

@@ -10,11 +10,12 @@
 // another ends, rank 0 notices within a tenth of a second of waiting for it, says so in one line on
 // standard error and ends with exit code 1. A rank that lives and does not come is waited for.
 //
-// Belongs to one thread at a time of each process.
+// Belongs to one thread at a time of each process, but for what says otherwise.
 #pragma once
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -59,6 +60,10 @@ class ProcessGroup {
   // `message` becomes rank 0's.
   void broadcast(std::vector<std::byte>& message);
 
+  // Ends this process, as said above, if another rank has ended: for who learns of it otherwise
+  // than by waiting (SIGCHLD). Any thread of rank 0 may call it.
+  void end_if_one_is_lost();
+
   // Waits until all others have ended their work. The error names one that did not end with 0.
   // REQUIRES: rank 0.
   Result<void> wait_for_others();
@@ -77,13 +82,13 @@ class ProcessGroup {
   std::span<const float> slot_floats(int32_t rank, size_t num_floats) const;
   void wait_for(int32_t rank);
   void sleep_until_changed(int32_t rank, uint32_t seen);
-  void end_if_one_is_lost() const;
 
   int32_t rank_ = 0;
   int32_t world_size_ = 1;
   uint32_t num_exchanges_ = 0;  // wraps around
   Shared* shared_ = nullptr;
   std::vector<pid_t> others_;  // rank 0: of ranks 1 and up, those that were not waited for
+  std::atomic_flag is_ending_;
 };
 
 }  // namespace millrace

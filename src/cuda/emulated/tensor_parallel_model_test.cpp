@@ -117,6 +117,13 @@ TEST_P(TensorParallelOnDevice, GivesTheBitsOfAModelAloneWithOneRank) {
   }
 }
 
+TEST_P(TensorParallelOnDevice, WaitsForAllThatItReads) {
+  const Case test = {config_of(GetParam()), Launch::kGraphs, {}};
+  const Logits expected = run_together(test, 2);
+  const LateStreams late;
+  EXPECT_EQ(run_together(test, 2), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TensorParallelOnDevice, testing::ValuesIn(kDenseFamilies));
 
 }  // namespace
