@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "batch_run.h"
 #include "command_line.h"
@@ -12,6 +13,7 @@
 #include "generate_output.h"
 #include "local_time.h"
 #include "model_flags.h"
+#include "ranks.h"
 #include "record_flag.h"
 #include "terminal.h"
 
@@ -28,6 +30,7 @@ struct GenerateFlags {
 
 void add_flags(CommandLine& line, GenerateFlags& flags) {
   add_model_flags(line, flags.model);
+  add_tensor_parallel_flag(line, flags.model);
   add_input_flags(line, flags.input);
   line.add_flag("--stream", flags.stream, "print the text as it comes (one prompt)");
   line.add_flag("--json", flags.json, "print one JSON object a line");
@@ -48,14 +51,12 @@ void add_flags(CommandLine& line, GenerateFlags& flags) {
   );
 }
 
-Result<LocalModel> load(const GenerateFlags& flags) {
-  Result<LocalModelOptions> options = model_options_of(flags.model);
-  if (!options) return options.error();
+Result<LocalModel> load(const GenerateFlags& flags, LocalModelOptions options) {
   const auto warn = [](std::string_view message) { print_stderr("{}\n", message); };
-  if (auto opened = record_steps(flags.record, warn, options->engine); !opened) {
+  if (auto opened = record_steps(flags.record, warn, options.engine); !opened) {
     return opened.error();
   }
-  return load_with_progress(*std::move(options));
+  return load_with_progress(std::move(options));
 }
 
 Result<void> generate(const GenerateFlags& flags) {
@@ -64,7 +65,11 @@ Result<void> generate(const GenerateFlags& flags) {
   if (flags.stream && (flags.json || lines->size() != 1)) {
     return invalid_argument("--stream takes one prompt, and not --json", "--stream");
   }
-  Result<LocalModel> model = load(flags);
+  Result<LocalModelOptions> options = model_options_of(flags.model);
+  if (!options) return options.error();
+  const Result<std::unique_ptr<ProcessGroup>> ranks = start_ranks(*options);
+  if (!ranks) return ranks.error();
+  Result<LocalModel> model = load(flags, *std::move(options));
   if (!model) return model.error();
   for (const std::string& line : model->start_lines) print_stderr("{}\n", line);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <limits>
@@ -55,6 +56,26 @@ Result<void> check_cuda_flags(const ModelFlags& flags) {
   if (flags.enforce_eager) {
     return invalid_argument("--enforce-eager is of --device cuda", "--enforce-eager");
   }
+  return {};
+}
+
+// Each of the processes has an equal share of the machine.
+Result<void> share_between_ranks(const ModelFlags& flags, LocalModelOptions& options) {
+  constexpr const char* kFlag = "--tensor-parallel-size";
+  const int32_t size = flags.tensor_parallel_size;
+  if (size < 1 || size > ProcessGroup::kWorldSizeMax) {
+    return invalid_argument(
+        fmt::format("{} must be 1 to {}, got {}", kFlag, ProcessGroup::kWorldSizeMax, size), kFlag
+    );
+  }
+  if (size > 1 && flags.device == "cuda") {
+    return unsupported(
+        fmt::format("{} is of --device cpu: on several devices it was never run", kFlag), kFlag
+    );
+  }
+  options.tensor_parallel_size = size;
+  options.num_threads = std::max<size_t>(1, options.num_threads / static_cast<size_t>(size));
+  options.available_bytes /= size;
   return {};
 }
 
@@ -180,6 +201,14 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   );
 }
 
+void add_tensor_parallel_flag(CommandLine& line, ModelFlags& flags) {
+  line.add(
+      "--tensor-parallel-size",
+      flags.tensor_parallel_size,
+      "processes that share each layer of the model, and the threads; with --device cpu"
+  );
+}
+
 Result<ModelTextOptions> text_options_of(const ModelFlags& flags) {
   Result<std::string> path = locate_model(flags.model);
   if (!path) return path.error();
@@ -233,6 +262,7 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   Result<EngineConfig> engine = engine_config_of(flags, *num_threads);
   if (!engine) return engine.error();
   options.engine = *std::move(engine);
+  if (auto shared = share_between_ranks(flags, options); !shared) return shared.error();
   return options;
 }
 

@@ -36,6 +36,7 @@ struct ModelFlags {
   bool enable_prefix_caching = true;
   std::optional<NgramSpeculation> speculation;  // none: no token is guessed
   int32_t num_threads = 0;
+  int32_t tensor_parallel_size = 1;
   std::optional<uint64_t> seed;  // none: 0
 };
 
@@ -44,6 +45,9 @@ void add_text_flags(CommandLine& line, ModelFlags& flags);
 
 // Those, and all that running the model takes.
 void add_model_flags(CommandLine& line, ModelFlags& flags);
+
+// --tensor-parallel-size, of commands that call start_ranks() (ranks.h).
+void add_tensor_parallel_flag(CommandLine& line, ModelFlags& flags);
 
 Result<ModelTextOptions> text_options_of(const ModelFlags& flags);
 Result<LocalModelOptions> model_options_of(const ModelFlags& flags);

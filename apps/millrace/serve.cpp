@@ -14,6 +14,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "failure.h"
+#include "ranks.h"
 #include "record_flag.h"
 #include "serve_flags.h"
 #include "server/api_server.h"
@@ -30,18 +31,27 @@ sigset_t stop_signals() {
   return signals;
 }
 
-// The signals that stop the server. While one lives they wait instead of ending the process: for it
-// to be made before any thread is, since threads inherit that.
+// The signals that stop the server. While one lives they wait instead of ending the process, and so
+// does SIGCHLD: for it to be made before any thread is, since threads inherit that.
 class StopSignals {
  public:
-  StopSignals() : signals_(stop_signals()) { pthread_sigmask(SIG_BLOCK, &signals_, &before_); }
+  StopSignals() : signals_(stop_signals()) {
+    sigset_t blocked = signals_;
+    sigaddset(&blocked, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+  }
   ~StopSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  void wait() {
+  // `ranks`: processes that this one cannot serve without, or nullptr.
+  void wait(ProcessGroup* ranks) {
+    sigset_t awaited = signals_;
+    if (ranks != nullptr) sigaddset(&awaited, SIGCHLD);
     int signal = 0;
-    sigwait(&signals_, &signal);
+    for (sigwait(&awaited, &signal); signal == SIGCHLD; sigwait(&awaited, &signal)) {
+      ranks->end_if_one_is_lost();
+    }
   }
 
   // Whether one came since the last call.
@@ -56,25 +66,22 @@ class StopSignals {
 };
 
 Result<LocalModel> load(
-    const ServeFlags& flags, const AdmissionLimits& admission, ApiServer& server, Log& log
+    const ServeFlags& flags, LocalModelOptions options, ApiServer& server, Log& log
 ) {
-  Result<LocalModelOptions> options = model_options_of(flags.model);
-  if (!options) return options.error();
   const auto warn = [&log](std::string_view message) { log.warning(message); };
-  if (auto opened = record_steps(flags.record, warn, options->engine); !opened) {
+  if (auto opened = record_steps(flags.record, warn, options.engine); !opened) {
     return opened.error();
   }
-  options->engine.admission = admission;
-  options->engine.max_num_live_seqs = flags.max_num_live_seqs;
-  options->engine.n_max = std::min(options->engine.n_max, flags.max_num_live_seqs);
-  options->engine.logprobs_max = flags.max_logprobs;
-  options->engine.on_step_end = [&server] { server.on_step_end(); };
+  options.engine.max_num_live_seqs = flags.max_num_live_seqs;
+  options.engine.n_max = std::min(options.engine.n_max, flags.max_num_live_seqs);
+  options.engine.logprobs_max = flags.max_logprobs;
+  options.engine.on_step_end = [&server] { server.on_step_end(); };
   if (flags.engine == "null") {
     Result<NullEngineOptions> null_engine = null_engine_options_of(flags);
     if (!null_engine) return null_engine.error();
-    return load_null_model(*std::move(options), *std::move(null_engine));
+    return load_null_model(std::move(options), *std::move(null_engine));
   }
-  return load_with_progress(*std::move(options));
+  return load_with_progress(std::move(options));
 }
 
 void log_addresses(const ApiServer& server, bool is_tls, Log& log) {
@@ -99,9 +106,14 @@ Result<void> serve(const ServeFlags& flags) {
   if (!device) return device.error();
   // Before anybody is told of an address.
   if (auto chosen = choose_device(*device); !chosen) return chosen.error();
+  Result<LocalModelOptions> model_options = model_options_of(flags.model);
+  if (!model_options) return model_options.error();
+  model_options->engine.admission = *admission;
   const bool is_tls = server_options->tls.has_value();
 
   StopSignals signals;
+  const Result<std::unique_ptr<ProcessGroup>> ranks = start_ranks(*model_options);
+  if (!ranks) return ranks.error();
   Result<std::unique_ptr<Log>> log = Log::open(*log_options);
   if (!log) return log.error();
   Result<std::unique_ptr<ApiServer>> server = ApiServer::start(*std::move(server_options), **log);
@@ -109,7 +121,7 @@ Result<void> serve(const ServeFlags& flags) {
   log_addresses(**server, is_tls, **log);
 
   const TimePoint start = Clock::now();
-  Result<LocalModel> model = load(flags, *admission, **server, **log);
+  Result<LocalModel> model = load(flags, *std::move(model_options), **server, **log);
   if (!model) return model.error();
   for (const std::string& line : model->start_lines) (*log)->info(line);
   (*server)->serve(*std::move(model), *std::move(serving_options));
@@ -123,7 +135,7 @@ Result<void> serve(const ServeFlags& flags) {
       to_seconds(Clock::now() - start)
   ));
 
-  signals.wait();
+  signals.wait(ranks->get());
   (*log)->info("stopping: no new requests; those under way may finish");
   const std::chrono::duration<double> timeout(flags.shutdown_timeout_s);
   const auto deadline = Clock::now() + std::chrono::duration_cast<Duration>(timeout);

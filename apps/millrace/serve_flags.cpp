@@ -141,6 +141,11 @@ Result<void> check_engine(const ServeFlags& flags) {
     if (flags.model.device != "auto") {
       return invalid_argument("--engine null computes nothing, on no --device", "--device");
     }
+    if (flags.model.tensor_parallel_size != 1) {
+      return invalid_argument(
+          "--engine null computes nothing, on no --tensor-parallel-size", "--tensor-parallel-size"
+      );
+    }
     if (flags.model.speculation) {
       return invalid_argument(
           "--speculative-config takes --engine cpu: others compute nothing", "--speculative-config"
@@ -186,6 +191,7 @@ Result<void> check_seconds(const char* flag, double seconds, double least) {
 
 void add_serve_flags(CommandLine& line, ServeFlags& flags) {
   add_model_flags(line, flags.model);
+  add_tensor_parallel_flag(line, flags.model);
   add_network_flags(line, flags);
   add_limit_flags(line, flags);
   add_log_flags(line, flags);

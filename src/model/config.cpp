@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "base/math.h"
 #include "model/json_fields.h"
 
 namespace millrace {
@@ -458,6 +459,12 @@ void refuse_monsters(JsonFields& fields, const ModelConfig& config) {
 
 std::string_view name_of(ModelFamily family) {
   return kFamilies[static_cast<size_t>(family)].model_type;
+}
+
+int64_t ModelConfig::head_size() const {
+  if (!num_head_parts) return vocab_size;
+  constexpr auto kPanelRows = static_cast<int64_t>(QuantizedMatrix::kPanelRows);
+  return round_up(div_ceil(vocab_size, *num_head_parts), kPanelRows);
 }
 
 bool ModelConfig::has_experts(int64_t layer) const {

@@ -51,6 +51,8 @@ struct ModelConfig {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;  // need not be hidden_size / num_heads
   int64_t vocab_size = 0;
+  // Processes that share the output head (shard.h); none: this one has it whole.
+  std::optional<int64_t> num_head_parts;
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
@@ -69,6 +71,8 @@ struct ModelConfig {
 
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
+  // Rows of the output head that this process has: of a part, whole panels of 16.
+  int64_t head_size() const;
 
   // Whether the layer's feed-forward network is a mixture of experts.
   bool has_experts(int64_t layer) const;

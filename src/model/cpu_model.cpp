@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/math.h"
 #include "model/rope_options.h"
 #include "model/runner_checks.h"
@@ -40,6 +41,12 @@ WorkspaceLimits workspace_limits(const CpuModelOptions& options, size_t num_thre
   };
 }
 
+// nullopt: this process has the whole model.
+std::optional<int64_t> num_ranks(const CpuModelOptions& options) {
+  if (options.group == nullptr) return std::nullopt;
+  return options.group->world_size();
+}
+
 Result<ActivationBuffer> allocate_saved_hidden(
     const ModelConfig& config, const CpuModelOptions& options
 ) {
@@ -70,7 +77,8 @@ CpuModel::CpuModel(const ModelConfig& config, const CpuModelOptions& options, Th
            .kv_cache = kv_cache_,
            .workspace = workspace_,
            .saved_hidden = saved_hidden_,
-           .num_input_terms = options.quantization ? options.quantization->num_input_terms : 1}
+           .num_input_terms = options.quantization ? options.quantization->num_input_terms : 1,
+           .group = options.group}
       ) {}
 
 Result<std::unique_ptr<CpuModel>> CpuModel::load(
@@ -112,6 +120,7 @@ Result<std::unique_ptr<CpuModel>> CpuModel::from_weights(
 Result<std::unique_ptr<CpuModel>> CpuModel::allocate(
     const ModelConfig& config, const CpuModelOptions& options, ThreadPool& pool
 ) {
+  CHECK(num_ranks(options) == config.num_head_parts, "a part of the model for each rank");
   Result<void> done = check_runnable_model(config);
   if (!done) return done.error();
   if (done = check_limits(limits_of(options)); !done) return done.error();

@@ -31,6 +31,9 @@ struct CpuModelOptions {
   int32_t max_num_logits = 0;    // rows of one batch whose logits are wanted
   int32_t num_hidden_slots = 0;  // hidden states that can be kept, hidden_size floats each
   Isa isa = best_isa();
+  // Borrowed for the model's life; nullptr: this process has the whole model. Otherwise `config`
+  // and `source` are its rank's part (shard.h), and all ranks run the same batches.
+  ProcessGroup* group = nullptr;
 };
 
 class CpuModel : public ModelRunner {

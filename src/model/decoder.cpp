@@ -75,8 +75,9 @@ void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
        .weights = weights.attention_out,
        .bias = weights.attention_out_bias,
        .out = hidden,
-       .epilogue = LinearEpilogue::kAddToOut}
+       .epilogue = residual_epilogue()}
   );
+  sum_over_ranks(hidden);
 }
 
 void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
@@ -100,8 +101,9 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
        .weights = weights.down,
        .bias = weights.down_bias,
        .out = hidden,
-       .epilogue = LinearEpilogue::kAddToOut}
+       .epilogue = residual_epilogue()}
   );
+  sum_over_ranks(hidden);
 }
 
 ConstRows Decoder::logits(const ForwardBatch& batch) {
@@ -110,6 +112,7 @@ ConstRows Decoder::logits(const ForwardBatch& batch) {
   const Rows hidden = space.hidden.rows(batch.token_ids.size());
   const Rows wanted = space.logits_hidden.rows(num_logits);
   const Rows out = space.logits.rows(num_logits);
+  const Rows part = parts_.group == nullptr ? out : space.head_part.rows(num_logits);
   for (size_t i = 0; i < num_logits; ++i) {
     const LogitRow& row = batch.logit_rows[i];
     const auto index = static_cast<size_t>(row.index);
@@ -124,9 +127,25 @@ ConstRows Decoder::logits(const ForwardBatch& batch) {
   );
   product(
       {MatrixKind::kHead, 0},
-      {.x = wanted, .weights = parts_.weights.output_head(), .bias = {}, .out = out}
+      {.x = wanted, .weights = parts_.weights.output_head(), .bias = {}, .out = part}
   );
+  if (parts_.group != nullptr) {
+    for (size_t i = 0; i < num_logits; ++i) {
+      parts_.group->all_gather({part.row(i), part.num_columns}, {out.row(i), out.num_columns});
+    }
+  }
   return out;
+}
+
+// What was there counts once: in rank 0's part.
+LinearEpilogue Decoder::residual_epilogue() const {
+  const bool has_residual = parts_.group == nullptr || parts_.group->rank() == 0;
+  return has_residual ? LinearEpilogue::kAddToOut : LinearEpilogue::kStore;
+}
+
+void Decoder::sum_over_ranks(Rows hidden) {
+  if (parts_.group == nullptr) return;
+  parts_.group->all_reduce_sum({hidden.data, hidden.num_rows * hidden.num_columns});
 }
 
 void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {

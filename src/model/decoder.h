@@ -1,6 +1,7 @@
 // A dense decoder-only transformer as the operators compute it: Llama, Qwen2 and Qwen3, which
 // differ in biases and in the norm of q and k alone. No state of its own; views of what CpuModel
-// owns.
+// owns. Of a model that several processes share (shard.h), each computes its part, and they add up
+// the residual stream after each half of a layer.
 #pragma once
 
 #include "kernels/executor.h"
@@ -12,6 +13,7 @@
 #include "model/matrix_place.h"
 #include "model/weights.h"
 #include "model/workspace.h"
+#include "parallel/process_group.h"
 
 namespace millrace {
 
@@ -33,6 +35,7 @@ class Decoder {
     Workspace& workspace;
     ActivationBuffer& saved_hidden;  // [num_hidden_slots, hidden], kept from batch to batch
     size_t num_input_terms;          // of what quantized matrices multiply (encode_rows.h)
+    ProcessGroup* group;             // nullptr: this process has the whole model
   };
 
   Decoder(const Executor& executor, const Parts& parts) : executor_(executor), parts_(parts) {}
@@ -52,6 +55,9 @@ class Decoder {
   void mlp_block(size_t index, const ForwardBatch& batch);
   ConstRows logits(const ForwardBatch& batch);
   void save_hidden(const ForwardBatch& batch);
+  // How a part of a product goes into the residual stream, to be summed over all ranks.
+  LinearEpilogue residual_epilogue() const;
+  void sum_over_ranks(Rows hidden);
   // A product with one of the model's matrices, in the workspace's scratch.
   void product(const MatrixPlace& place, MultiplyArgs args);
 

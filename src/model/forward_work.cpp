@@ -22,7 +22,7 @@ ForwardWork forward_work(
   const double attention_weights =
       hidden * (q_size + 2.0 * static_cast<double>(config.kv_size())) + q_size * hidden;
   const double mlp_weights = 3.0 * hidden * static_cast<double>(config.intermediate_size);
-  const double head_weights = hidden * static_cast<double>(config.vocab_size);
+  const double head_weights = hidden * static_cast<double>(config.head_size());
 
   double num_pairs = 0.0;  // of a token and one that it attends to
   for (const int32_t position : batch.positions) num_pairs += static_cast<double>(position) + 1.0;

@@ -172,7 +172,7 @@ ActivationBytes count_activations(const ModelConfig& config, const MemoryPlan& p
       .mlp = bytes_of(workspace.activation),
       .scores = bytes_of(workspace.attention_scratch),
       .inputs = bytes_of(workspace.linear_scratch),
-      .logits = bytes_of(workspace.logits + workspace.logits_hidden),
+      .logits = bytes_of(workspace.logits + workspace.head_part + workspace.logits_hidden),
       .rope = plan.max_model_len * config.head_dim * kFloatBytes,
   };
   if (config.moe) {

@@ -57,8 +57,9 @@ struct ActivationBytes {
   int64_t inputs = 0;     // [T, widest of Q, H, I] as the matrices' type wants them, and a few
                           // unpacked panels for each thread; or none
   int64_t router = 0;     // [T, E] scores, and [T, k] weights and indices
-  int64_t logits = 0;     // [S, vocab_size] and the hidden rows [S, H] they come from
-  int64_t rope = 0;       // [max_model_len, head_dim], cosine and sine
+  int64_t logits = 0;  // [S, vocab_size] and the hidden rows [S, H] they come from; this process's
+                       // part of them, where the head is shared
+  int64_t rope = 0;    // [max_model_len, head_dim], cosine and sine
 
   int64_t total() const {
     return hidden + normed + qkv + attention + mlp + scores + inputs + router + logits + rope;

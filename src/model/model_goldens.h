@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,7 +75,19 @@ inline void append_bits(std::span<const float> values, Logits& bits) {
   std::memcpy(&bits[size], values.data(), values.size_bytes());
 }
 
-// The largest |found - expected| / max |expected| of any stored position.
+// The largest |found - expected| / max |expected| of a row; infinity where one is not finite.
+inline double row_error(std::span<const float> found, std::span<const float> expected) {
+  double difference = 0.0;
+  double scale = 0.0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (!std::isfinite(found[i])) return std::numeric_limits<double>::infinity();
+    difference = std::max(difference, std::abs(static_cast<double>(found[i] - expected[i])));
+    scale = std::max(scale, std::abs(static_cast<double>(expected[i])));
+  }
+  return difference / scale;
+}
+
+// The largest row_error() of any stored position.
 inline double largest_error(
     const GoldenPrompt& prompt, std::string_view kind, const Logits& logits
 ) {
@@ -83,15 +96,9 @@ inline double largest_error(
   for (size_t i = 0; i < prompt.positions.size(); ++i) {
     const std::vector<float> expected = numbers<float>(prompt.logits.at(kind).at(i));
     CHECK(expected.size() == vocab, "logits of the whole vocabulary");
-    double difference = 0.0;
-    double scale = 0.0;
-    for (size_t id = 0; id < vocab; ++id) {
-      float found = 0.0F;
-      std::memcpy(&found, &logits[prompt.positions[i] * vocab + id], sizeof(found));
-      difference = std::max(difference, std::abs(static_cast<double>(found - expected[id])));
-      scale = std::max(scale, std::abs(static_cast<double>(expected[id])));
-    }
-    largest = std::max(largest, difference / scale);
+    std::vector<float> found(vocab);
+    std::memcpy(found.data(), &logits[prompt.positions[i] * vocab], vocab * sizeof(float));
+    largest = std::max(largest, row_error(found, expected));
   }
   return largest;
 }

@@ -157,7 +157,7 @@ std::vector<ExpectedTensor> expected_tensors_with_roles(const ModelConfig& confi
   }
   list.add("model.norm.weight", {hidden}, TensorRole::kNorm);
   if (!config.tie_word_embeddings) {
-    list.add("lm_head.weight", {config.vocab_size, hidden}, TensorRole::kLmHead);
+    list.add("lm_head.weight", {config.head_size(), hidden}, TensorRole::kLmHead);
   }
   return std::move(list).take();
 }

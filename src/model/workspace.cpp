@@ -38,6 +38,7 @@ WorkspaceBytes workspace_bytes(const ModelConfig& config, const WorkspaceLimits&
   const auto matrix = [](size_t num_rows, int64_t num_columns) {
     return num_rows * static_cast<size_t>(num_columns) * sizeof(float);
   };
+  const int64_t head_part_size = config.num_head_parts ? config.head_size() : 0;
   return {
       .hidden = matrix(limits.num_tokens_max, config.hidden_size),
       .normed = matrix(limits.num_tokens_max, config.hidden_size),
@@ -46,6 +47,7 @@ WorkspaceBytes workspace_bytes(const ModelConfig& config, const WorkspaceLimits&
       .activation = matrix(limits.num_tokens_max, config.intermediate_size),
       .logits_hidden = matrix(limits.num_logits_max, config.hidden_size),
       .logits = matrix(limits.num_logits_max, config.vocab_size),
+      .head_part = matrix(limits.num_logits_max, head_part_size),
       .attention_scratch = paged_attention_scratch_size({
                                .num_threads = limits.num_threads,
                                .num_heads = static_cast<size_t>(config.num_heads),
@@ -93,6 +95,7 @@ Result<Workspace> Workspace::allocate(const ModelConfig& config, const Workspace
       {space.activation, bytes.activation, config.intermediate_size},
       {space.logits_hidden, bytes.logits_hidden, config.hidden_size},
       {space.logits, bytes.logits, config.vocab_size},
+      {space.head_part, bytes.head_part, config.head_size()},
   };
   for (const Part& part : parts) {
     Result<void> done = allocate_into(part.buffer, part.num_bytes, part.num_columns);

@@ -29,11 +29,12 @@ struct WorkspaceBytes {
   size_t activation = 0;
   size_t logits_hidden = 0;
   size_t logits = 0;
+  size_t head_part = 0;
   size_t attention_scratch = 0;
   size_t linear_scratch = 0;
 
   size_t total() const {
-    return hidden + normed + qkv + attention + activation + logits_hidden + logits +
+    return hidden + normed + qkv + attention + activation + logits_hidden + logits + head_part +
            attention_scratch + linear_scratch;
   }
 };
@@ -71,6 +72,7 @@ struct Workspace {
   ActivationBuffer activation;     // [num_tokens_max, intermediate]
   ActivationBuffer logits_hidden;  // [num_logits_max, hidden]
   ActivationBuffer logits;         // [num_logits_max, vocab]
+  ActivationBuffer head_part;      // [num_logits_max, head_size], where the head is shared
   Buffer attention_scratch;        // paged_attention_scratch_size() floats
   Buffer linear_scratch;           // multiply_scratch_bytes() of the largest product
 };

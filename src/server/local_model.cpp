@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check.h"
 #include "base/math.h"
 #include "checkpoint/dummy.h"
 #include "cuda/cuda_runner.h"
@@ -15,8 +16,10 @@
 #include "model/kv_budget.h"
 #include "model/kv_cache.h"
 #include "model/memory_plan.h"
+#include "model/tensor_parallel.h"
 #include "model/weight_names.h"
 #include "server/cuda_options.h"
+#include "server/local_part.h"
 
 namespace millrace {
 namespace {
@@ -139,19 +142,17 @@ struct LoadedRunner {
   std::vector<std::string> start_lines;
 };
 
-Result<LoadedRunner> load_cpu_runner(
-    Checkpoint& checkpoint,
-    const ModelConfig& config,
-    const LocalModelOptions& options,
-    ThreadPool& threads
+// As asked, but what follows from the memory that is left.
+Result<CpuModelOptions> cpu_options_of(
+    const Checkpoint& checkpoint, const ModelConfig& config, const LocalModelOptions& options
 ) {
   const Result<int32_t> longest = model_len(config, options.engine);
   if (!longest) return longest.error();
-  CpuModelOptions model;
-  model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
   const Result<std::optional<Quantization>> quantization =
       quantization_of(config, options.quantization);
   if (!quantization) return quantization.error();
+  CpuModelOptions model;
+  model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
   model.quantization = *quantization;
   model.kv_dtype = options.kv_dtype.value_or(model.dtype);
   model.isa = options.isa;
@@ -159,44 +160,78 @@ Result<LoadedRunner> load_cpu_runner(
   model.max_model_len = *longest;
   model.max_num_batched_tokens = options.engine.max_num_batched_tokens;
   model.max_num_logits = options.engine.max_logit_rows;
+  model.group = options.group;
+  return model;
+}
 
-  const Result<MemoryPlan> memory = plan(config, options, model);
+// What this process has of the model.
+Result<ModelConfig> part_of(const ModelConfig& config, const LocalModelOptions& options) {
+  if (options.group == nullptr) return config;
+  return shard_config(config, shard_of(*options.group));
+}
+
+std::unique_ptr<ModelRunner> runner_of(std::unique_ptr<CpuModel> model, ProcessGroup* group) {
+  if (group == nullptr) return model;
+  return std::make_unique<TensorParallelRunner>(std::move(model), *group);
+}
+
+void add_group_line(const ProcessGroup* group, std::vector<std::string>& lines) {
+  if (group == nullptr) return;
+  lines.push_back(fmt::format(
+      "tensor parallel: {} processes share the model; threads, weights and KV cache are each one's",
+      group->world_size()
+  ));
+}
+
+Result<LoadedRunner> load_cpu_runner(
+    Checkpoint& checkpoint,
+    const ModelConfig& config,
+    const LocalModelOptions& options,
+    ThreadPool& threads
+) {
+  Result<CpuModelOptions> model = cpu_options_of(checkpoint, config, options);
+  if (!model) return model.error();
+  const Result<ModelConfig> part = part_of(config, options);
+  if (!part) return part.error();
+  const Result<MemoryPlan> memory = plan(*part, options, *model);
   if (!memory) return memory.error();
   const Result<KvBudget> budget = plan_kv_budget({
       .num_bytes = kv_bytes(*memory, options),
       .bytes_per_block = memory->bytes_per_block(),
-      .block_size = model.block_size,
-      .max_model_len = model.max_model_len,
+      .block_size = model->block_size,
+      .max_model_len = model->max_model_len,
   });
   if (!budget) return budget.error();
-  model.num_blocks = budget->num_blocks;
-  model.num_hidden_slots = budget->num_blocks;  // as MemoryPlan counts them
+  model->num_blocks = budget->num_blocks;
+  model->num_hidden_slots = budget->num_blocks;  // as MemoryPlan counts them
 
   const Result<std::unique_ptr<WeightSource>> weights = weights_of(checkpoint, config, options);
   if (!weights) return weights.error();
+  const auto load = options.group == nullptr ? CpuModel::load : load_leading_part;
   Result<std::unique_ptr<CpuModel>> loaded =
-      CpuModel::load(config, **weights, model, threads, progress_of(options));
+      load(config, **weights, *model, threads, progress_of(options));
   if (!loaded) return loaded.error();
   std::vector<std::string> lines = {
       fmt::format(
           "{}: {:.1f} M parameters, {} on {} threads ({}), {:.2f} GiB of weights",
           options.text.model,
-          static_cast<double>(memory->num_parameters) / 1e6,
-          model.quantization ? name_of(*model.quantization) : name_of(model.dtype),
+          static_cast<double>(num_parameters(config)) / 1e6,
+          model->quantization ? name_of(*model->quantization) : name_of(model->dtype),
           threads.num_threads(),
-          name_of(model.isa),
+          name_of(model->isa),
           static_cast<double>((*loaded)->num_weight_bytes()) / kGiB
       ),
       budget->text,
   };
+  add_group_line(options.group, lines);
   add_speculation_line(options.engine, lines);
   const ModelBytes bytes = {
       .step_weights = (*loaded)->num_step_weight_bytes(),
-      .kv_per_token = kv_bytes_per_token(config, model.kv_dtype)};
+      .kv_per_token = kv_bytes_per_token(*part, model->kv_dtype)};
   return LoadedRunner{
-      .model = *std::move(loaded),
-      .dtype = model.dtype,
-      .quantization = model.quantization,
+      .model = runner_of(*std::move(loaded), options.group),
+      .dtype = model->dtype,
+      .quantization = model->quantization,
       .bytes = bytes,
       .start_lines = std::move(lines)};
 }
@@ -239,6 +274,7 @@ Result<LoadedRunner> load_runner(
     const LocalModelOptions& options,
     ThreadPool& threads
 ) {
+  CHECK(options.group == nullptr || device == ModelDevice::kCpu, "its flag is of --device cpu");
   return device == ModelDevice::kCuda ? load_cuda_runner(checkpoint, config, options, threads)
                                       : load_cpu_runner(checkpoint, config, options, threads);
 }
@@ -318,6 +354,18 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
       .engine = *std::move(engine),
       .start_lines = std::move(runner->start_lines),
   };
+}
+
+Result<void> follow_local_model(LocalModelOptions options) {
+  CHECK(options.group != nullptr, "a rank of a group");
+  Result<Checkpoint> checkpoint = open(options);
+  if (!checkpoint) return checkpoint.error();
+  const Result<ModelConfig> config = config_of(*checkpoint, options);
+  if (!config) return config.error();
+  const Result<std::unique_ptr<WeightSource>> weights = weights_of(*checkpoint, *config, options);
+  if (!weights) return weights.error();
+  ThreadPool threads(options.num_threads);
+  return follow_shared_model(*config, **weights, *options.group, threads);
 }
 
 Result<LocalRunner> load_local_runner(LocalModelOptions options) {

@@ -18,6 +18,7 @@
 #include "model/forward_work.h"
 #include "model/generation_defaults.h"
 #include "model/model_runner.h"
+#include "parallel/process_group.h"
 #include "server/model_device.h"
 #include "server/model_text.h"
 #include "tensor/dtype.h"
@@ -39,7 +40,11 @@ struct LocalModelOptions {
   int64_t available_bytes = 0;            // memory that weights, scratch and KV cache may take
   double gpu_memory_utilization = 0.9;    // CudaRunnerOptions, as the next
   bool enforce_eager = false;             // no graphs
-  size_t num_threads = 1;
+  size_t num_threads = 1;                 // of this process
+  // Processes that share the model, on processors alone, with `available_bytes` and `num_threads`
+  // each; of several, `group` is theirs, borrowed for the model's life.
+  int32_t tensor_parallel_size = 1;
+  ProcessGroup* group = nullptr;
   Isa isa = best_isa();
   bool use_generation_config = true;             // the author's sampling defaults
   EngineConfig engine;                           // eos_token_ids are filled in from the model
@@ -67,8 +72,12 @@ Result<std::optional<Quantization>> quantization_of(
     const ModelConfig& config, std::optional<Quantization> asked
 );
 
-// Opens, checks and loads a model and starts its engine.
+// Opens, checks and loads a model and starts its engine. Of a group: in rank 0.
 Result<LocalModel> load_local_model(LocalModelOptions options);
+
+// The same in the other ranks of a group, with the same options: loads a part and follows rank 0
+// until its engine ends. kCancelled: it will not come to that, and who is at fault says why.
+Result<void> follow_local_model(LocalModelOptions options);
 
 // A model alone: no text, no scheduler, no engine thread. For whoever drives it step by step.
 struct LocalRunner {

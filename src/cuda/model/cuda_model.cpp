@@ -42,6 +42,12 @@ int32_t num_graph_sequences_max(const RunnerLimits& limits) {
   return std::min(limits.max_num_batched_tokens, limits.max_num_logits);
 }
 
+// nullopt: this process has the whole model.
+std::optional<int64_t> num_ranks(const CudaModelOptions& options) {
+  if (options.communicator == nullptr) return std::nullopt;
+  return options.communicator->world_size();
+}
+
 bool is_decode_of_all(const ForwardBatch& batch) {
   if (batch.num_tokens() == 0 || batch.num_sequences() != batch.num_tokens()) return false;
   if (batch.num_logits() != batch.num_tokens()) return false;
@@ -76,7 +82,8 @@ CudaModel::CudaModel(const ModelConfig& config, const CudaModelOptions& options,
            .kv_cache = kv_cache_,
            .workspace = workspace_,
            .rope = rope_,
-           .saved_hidden = saved_hidden_}
+           .saved_hidden = saved_hidden_,
+           .communicator = options.communicator}
       ),
       buckets_(GraphBuckets::for_decode(num_graph_sequences_max(options.limits))) {}
 
@@ -87,6 +94,7 @@ Result<std::unique_ptr<CudaModel>> CudaModel::load(
     ThreadPool& pool,
     const LoadProgress& progress
 ) {
+  CHECK(num_ranks(options) == config.num_head_parts, "a part of the model for each rank");
   Result<void> done = check_runnable_model(config);
   if (!done) return done.error();
   if (done = check_limits(options.limits); !done) return done.error();

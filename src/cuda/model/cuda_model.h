@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/weight_source.h"
+#include "cuda/communicator.h"
 #include "cuda/device_buffer.h"
 #include "cuda/graph.h"
 #include "cuda/graph_buckets.h"
@@ -38,6 +39,9 @@ struct CudaModelOptions {
   // How matrices are kept; the output head is int8 with either. None: as they are stored, and
   // bfloat16 where that is not quantized. What they multiply is bfloat16 with all of them.
   std::optional<QuantizedFormat> quantization = {};
+  // Borrowed for the model's life; null: this process has the whole model. Otherwise `config` and
+  // `source` are its rank's part (model/shard.h), and all ranks run the same batches.
+  Communicator* communicator = nullptr;
 };
 
 class CudaModel : public ModelRunner {

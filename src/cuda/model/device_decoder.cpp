@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "cuda/kernels/embed.h"
 #include "cuda/kernels/hidden_rows.h"
+#include "cuda/kernels/join_columns.h"
 #include "cuda/kernels/linear_quantized.h"
 #include "cuda/kernels/paged_attention.h"
 #include "cuda/kernels/rms_norm.h"
@@ -63,9 +64,10 @@ void DeviceDecoder::attention_block(
       weights.attention_out,
       {.x = space.attention,
        .num_tokens = num_tokens,
-       .epilogue = LinearEpilogue::kAddToOut,
+       .epilogue = residual_epilogue(),
        .out = space.hidden}
   );
+  sum_over_ranks(stream, num_tokens);
 }
 
 // The same bits in either way.
@@ -107,9 +109,10 @@ void DeviceDecoder::mlp_block(StreamHandle stream, size_t index, size_t num_toke
       weights.down,
       {.x = space.activation,
        .num_tokens = num_tokens,
-       .epilogue = LinearEpilogue::kAddToOut,
+       .epilogue = residual_epilogue(),
        .out = space.hidden}
   );
+  sum_over_ranks(stream, num_tokens);
 }
 
 void DeviceDecoder::logits(StreamHandle stream, const StepView& step) const {
@@ -128,8 +131,43 @@ void DeviceDecoder::logits(StreamHandle stream, const StepView& step) const {
   multiply(
       stream,
       parts_.weights.lm_head,
-      {.x = space.normed, .num_tokens = num_logits, .out = space.logits}
+      {.x = space.normed, .num_tokens = num_logits, .out = own_logits(num_logits)}
   );
+  if (parts_.communicator != nullptr) join_logits(stream, num_logits);
+}
+
+float* DeviceDecoder::own_logits(size_t num_logits) const {
+  const DeviceWorkspace& space = parts_.workspace;
+  if (parts_.communicator == nullptr) return space.logits;
+  const size_t part_size = num_logits * static_cast<size_t>(parts_.config.head_size());
+  return space.head_parts + static_cast<size_t>(parts_.communicator->rank()) * part_size;
+}
+
+void DeviceDecoder::join_logits(StreamHandle stream, size_t num_logits) const {
+  const DeviceWorkspace& space = parts_.workspace;
+  const auto head_size = static_cast<size_t>(parts_.config.head_size());
+  parts_.communicator->all_gather(
+      stream, own_logits(num_logits), space.head_parts, num_logits * head_size
+  );
+  join_columns(
+      stream,
+      {.parts = space.head_parts,
+       .part_width = head_size,
+       .num_rows = num_logits,
+       .width = static_cast<size_t>(parts_.config.vocab_size),
+       .out = space.logits}
+  );
+}
+
+// What was there counts once: in rank 0's part.
+LinearEpilogue DeviceDecoder::residual_epilogue() const {
+  const bool has_residual = parts_.communicator == nullptr || parts_.communicator->rank() == 0;
+  return has_residual ? LinearEpilogue::kAddToOut : LinearEpilogue::kStore;
+}
+
+void DeviceDecoder::sum_over_ranks(StreamHandle stream, size_t num_tokens) const {
+  if (parts_.communicator == nullptr) return;
+  parts_.communicator->all_reduce_sum(stream, parts_.workspace.hidden, num_tokens * hidden_size());
 }
 
 void DeviceDecoder::multiply(

@@ -1,7 +1,9 @@
 // A dense decoder-only transformer as a device's operators compute it: model/decoder.h's diagram,
-// given to a stream. No state of its own; views of what CudaModel owns.
+// given to a stream. No state of its own; views of what CudaModel owns. Of a model that several
+// ranks share, each computes its part, as there.
 #pragma once
 
+#include "cuda/communicator.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/model/device_kv_cache.h"
 #include "cuda/model/device_weights.h"
@@ -20,6 +22,7 @@ class DeviceDecoder {
     const DeviceWorkspace& workspace;
     const DeviceBuffer& rope;          // [max_model_len][2][head_dim / 2], cosines and sines
     const DeviceBuffer& saved_hidden;  // [num_hidden_slots, hidden]
+    Communicator* communicator;        // null: this process has the whole model
   };
 
   explicit DeviceDecoder(const Parts& parts) : parts_(parts) {}
@@ -51,8 +54,14 @@ class DeviceDecoder {
   ) const;
   void mlp_block(StreamHandle stream, size_t index, size_t num_tokens) const;
   void logits(StreamHandle stream, const StepView& step) const;
+  void join_logits(StreamHandle stream, size_t num_logits) const;
+  // How a part of a product goes into the residual stream, to be summed over all ranks.
+  LinearEpilogue residual_epilogue() const;
+  void sum_over_ranks(StreamHandle stream, size_t num_tokens) const;
   void norm(StreamHandle stream, const float* x, size_t num_rows, const float* weight) const;
 
+  // This rank's part of the logits.
+  float* own_logits(size_t num_logits) const;
   size_t hidden_size() const { return static_cast<size_t>(parts_.config.hidden_size); }
 
   Parts parts_;

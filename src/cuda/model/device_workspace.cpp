@@ -17,6 +17,7 @@ struct Counts {
   size_t activation;
   size_t logits_hidden;
   size_t logits;
+  size_t head_parts;
   size_t partials;
   size_t rotated;
 };
@@ -54,6 +55,8 @@ Counts counts_of(
       .activation = tokens * static_cast<size_t>(config.intermediate_size),
       .logits_hidden = rows * hidden,
       .logits = rows * static_cast<size_t>(config.vocab_size),
+      .head_parts = rows * static_cast<size_t>(config.num_head_parts.value_or(0)) *
+                    static_cast<size_t>(config.head_size()),
       .partials = attention_partials_size(
           DeviceWorkspace::kSplitTilesMax,
           num_splits_max(limits),
@@ -74,7 +77,12 @@ size_t DeviceWorkspace::num_bytes(
   const Counts counts = counts_of(config, limits, quantization);
   size_t num_bytes = 0;
   for (const size_t floats :
-       {counts.hidden, counts.qkv, counts.logits_hidden, counts.logits, counts.partials}) {
+       {counts.hidden,
+        counts.qkv,
+        counts.logits_hidden,
+        counts.logits,
+        counts.head_parts,
+        counts.partials}) {
     num_bytes += DeviceArena::piece_bytes<float>(floats);
   }
   for (const size_t halves :
@@ -102,6 +110,7 @@ Result<DeviceWorkspace> DeviceWorkspace::allocate(
   space.activation = space.memory.take<uint16_t>(counts.activation);
   space.logits_hidden = space.memory.take<float>(counts.logits_hidden);
   space.logits = space.memory.take<float>(counts.logits);
+  if (counts.head_parts > 0) space.head_parts = space.memory.take<float>(counts.head_parts);
   space.partials = {
       .num_splits_max = num_splits_max(limits),
       .memory = space.memory.take<float>(counts.partials)};

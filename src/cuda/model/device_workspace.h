@@ -29,6 +29,7 @@ struct DeviceWorkspace {
   uint16_t* activation = nullptr;  // [T, intermediate], bfloat16
   float* logits_hidden = nullptr;  // [L, hidden]
   float* logits = nullptr;         // [L, vocab]
+  float* head_parts = nullptr;     // [num_head_parts, L, head_size], where the head is shared
   // What quantized matrices multiply: [max(T, L), num_rotated_inputs()], bfloat16. Null: none.
   uint16_t* rotated = nullptr;
   AttentionPartials partials;  // of steps with up to kSplitTilesMax tiles

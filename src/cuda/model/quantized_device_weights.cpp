@@ -30,7 +30,7 @@ struct MatrixSizes {
         attention_out{hidden_of(config), static_cast<size_t>(config.q_size())},
         gate_up{2 * static_cast<size_t>(config.intermediate_size), hidden_of(config)},
         down{hidden_of(config), static_cast<size_t>(config.intermediate_size)},
-        head{static_cast<size_t>(config.vocab_size), hidden_of(config)} {}
+        head{static_cast<size_t>(config.head_size()), hidden_of(config)} {}
 
   // With gate and up padded to whole panels each.
   MatrixSize padded_gate_up() const {
@@ -49,6 +49,11 @@ size_t matrix_bytes(QuantizedFormat format, MatrixSize size, bool has_bias) {
   CHECK(num_bytes.has_value(), "a model's sizes are small enough to be multiplied");
   const size_t bias = has_bias ? round_up(size.num_rows, kPanelRows) : 0;
   return DeviceArena::piece_bytes<std::byte>(*num_bytes) + DeviceArena::piece_bytes<float>(bias);
+}
+
+// Elements of the embedding, which ranks that share the head all have whole.
+size_t num_embedded(const ModelConfig& config) {
+  return static_cast<size_t>(config.vocab_size * config.hidden_size);
 }
 
 // Copies what is in host memory into pieces of the arena.
@@ -129,8 +134,7 @@ size_t quantized_device_weight_bytes(const ModelConfig& config, QuantizedFormat 
   layer += matrix_bytes(format, sizes.attention_out, config.attention_out_bias);
   layer += matrix_bytes(format, sizes.padded_gate_up(), config.mlp_bias);
   layer += matrix_bytes(format, sizes.down, config.mlp_bias);
-  const size_t num_embedded = sizes.head.num_rows * sizes.head.num_inputs;
-  return DeviceArena::piece_bytes<uint16_t>(num_embedded) +
+  return DeviceArena::piece_bytes<uint16_t>(num_embedded(config)) +
          static_cast<size_t>(config.num_layers) * layer + vector_bytes(config.hidden_size) +
          matrix_bytes(QuantizedFormat::kInt8, sizes.head, false);
 }
@@ -158,7 +162,7 @@ Result<DeviceWeights> load_quantized_device_weights(
   QuantizedPlacement placement(weights.memory, *upload);
   const TensorInfo* const embedding = source.find(kEmbedding);
   CHECK(embedding != nullptr, "the tensor is among those that were checked");
-  auto* const table = weights.memory.take<uint16_t>(sizes.head.num_rows * sizes.head.num_inputs);
+  auto* const table = weights.memory.take<uint16_t>(num_embedded(config));
   upload->copy_as_bfloat16(*embedding, table);
   weights.embedding = table;
   for (const LayerWeights& layer : host->layers) {

@@ -1,0 +1,216 @@
+// The parts of a model, put together again.
+#include "model/shard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/model_test_data.h"
+
+namespace millrace {
+namespace {
+
+// Every tensor that a dense model may have: the biases of q, k and v as Qwen2, all others as Llama,
+// the norms of q and k as Qwen3.
+ModelConfig config_with_everything() {
+  ModelConfig config = tiny_config(ModelFamily::kLlama);
+  config.num_heads = 8;
+  config.attention_bias = true;
+  config.attention_out_bias = true;
+  config.mlp_bias = true;
+  config.qk_norm = true;
+  return config;
+}
+
+struct Matrix {
+  int64_t num_rows = 0;
+  int64_t num_columns = 0;
+  std::vector<float> values;
+
+  float at(int64_t row, int64_t column) const {
+    return values[static_cast<size_t>(row * num_columns + column)];
+  }
+};
+
+Matrix read(const WeightSource& source, const std::string& name) {
+  const TensorInfo* const tensor = source.find(name);
+  CHECK(tensor != nullptr, name);
+  Matrix matrix = {tensor->num_rows(), tensor->row_length(), {}};
+  matrix.values.resize(static_cast<size_t>(matrix.num_rows * matrix.num_columns));
+  // In two reads, as a loader that takes panel after panel.
+  const int64_t half = matrix.num_rows / 2;
+  const auto split = static_cast<size_t>(half * matrix.num_columns);
+  const std::span<float> values = matrix.values;
+  if (half > 0) source.read_rows(*tensor, 0, half, values.first(split));
+  source.read_rows(*tensor, half, matrix.num_rows - half, values.subspan(split));
+  return matrix;
+}
+
+enum class Split { kWhole, kRows, kColumns };
+
+// Whether `part` is the given part of `whole`, with zeros beyond it.
+bool is_part(const Matrix& part, const Matrix& whole, Split split, int64_t index) {
+  const int64_t row_begin = split == Split::kRows ? index * part.num_rows : 0;
+  const int64_t column_begin = split == Split::kColumns ? index * part.num_columns : 0;
+  for (int64_t row = 0; row < part.num_rows; ++row) {
+    for (int64_t column = 0; column < part.num_columns; ++column) {
+      const int64_t from = row_begin + row;
+      const int64_t at = column_begin + column;
+      const bool is_beyond = from >= whole.num_rows || at >= whole.num_columns;
+      if (part.at(row, column) != (is_beyond ? 0.0F : whole.at(from, at))) return false;
+    }
+  }
+  return true;
+}
+
+struct Parts {
+  ModelConfig config;
+  TinyWeights whole;
+  std::vector<std::unique_ptr<ShardedWeights>> ranks;
+
+  Parts(const ModelConfig& config_of_all, int32_t world_size)
+      : config(config_of_all), whole(config, 5) {
+    for (int32_t rank = 0; rank < world_size; ++rank) {
+      const ModelShard shard = {.rank = rank, .world_size = world_size};
+      ranks.push_back(*ShardedWeights::make(config, shard, whole));
+    }
+  }
+
+  void expect(const std::string& name, Split split, int64_t num_ranks_a_part = 1) const {
+    expect_of(name, name, split, num_ranks_a_part);
+  }
+  void expect_of(
+      const std::string& name,
+      const std::string& whole_name,
+      Split split,
+      int64_t num_ranks_a_part = 1
+  ) const {
+    const Matrix all = read(whole, whole_name);
+    for (int64_t rank = 0; rank < std::ssize(ranks); ++rank) {
+      const Matrix part = read(*ranks[static_cast<size_t>(rank)], name);
+      EXPECT_TRUE(is_part(part, all, split, rank / num_ranks_a_part)) << name << ' ' << rank;
+      if (split == Split::kRows && num_ranks_a_part == 1) {
+        EXPECT_GE(part.num_rows * std::ssize(ranks), all.num_rows) << name;
+      }
+      if (split == Split::kColumns && num_ranks_a_part == 1) {
+        EXPECT_GE(part.num_columns * std::ssize(ranks), all.num_columns) << name;
+      }
+    }
+  }
+};
+
+TEST(Shard, MatricesAreSplitByHeadsByTheInnerLayerAndByTheVocabulary) {
+  for (const int32_t world_size : {1, 2, 4}) {
+    const Parts parts(config_with_everything(), world_size);
+    const int64_t ranks_a_kv_head = world_size == 4 ? 2 : 1;
+    const std::string layer = "model.layers.1.";
+    const std::string attention = layer + "self_attn.";
+    parts.expect(attention + "q_proj.weight", Split::kRows);
+    parts.expect(attention + "k_proj.weight", Split::kRows, ranks_a_kv_head);
+    parts.expect(attention + "v_proj.weight", Split::kRows, ranks_a_kv_head);
+    parts.expect(attention + "o_proj.weight", Split::kColumns);
+    parts.expect(layer + "mlp.gate_proj.weight", Split::kRows);
+    parts.expect(layer + "mlp.up_proj.weight", Split::kRows);
+    parts.expect(layer + "mlp.down_proj.weight", Split::kColumns);
+    parts.expect("lm_head.weight", Split::kRows);
+    for (const char* const name :
+         {"model.embed_tokens.weight",
+          "model.norm.weight",
+          "model.layers.2.input_layernorm.weight",
+          "model.layers.2.post_attention_layernorm.weight",
+          "model.layers.0.self_attn.q_norm.weight",
+          "model.layers.0.self_attn.k_norm.weight"}) {
+      parts.expect(name, Split::kWhole);
+    }
+  }
+}
+
+TEST(Shard, BiasesFollowTheirMatricesAndThoseOfSumsAreOfRank0) {
+  const Parts parts(config_with_everything(), 4);
+  const std::string attention = "model.layers.1.self_attn.";
+  const std::string mlp = "model.layers.1.mlp.";
+  parts.expect(attention + "q_proj.bias", Split::kColumns);
+  parts.expect(attention + "k_proj.bias", Split::kColumns, 2);
+  parts.expect(attention + "v_proj.bias", Split::kColumns, 2);
+  parts.expect(mlp + "gate_proj.bias", Split::kColumns);
+  parts.expect(mlp + "up_proj.bias", Split::kColumns);
+  for (const std::string& name : {attention + "o_proj.bias", mlp + "down_proj.bias"}) {
+    EXPECT_EQ(read(*parts.ranks[0], name).values, read(parts.whole, name).values);
+    for (size_t rank = 1; rank < 4; ++rank) {
+      EXPECT_THAT(read(*parts.ranks[rank], name).values, testing::Each(0.0F)) << name;
+    }
+  }
+}
+
+TEST(Shard, ATiedHeadIsAPartOfTheEmbedding) {
+  ModelConfig config = tiny_config(ModelFamily::kQwen2);
+  ASSERT_TRUE(config.tie_word_embeddings);
+  const Parts parts(config, 2);
+  parts.expect_of("lm_head.weight", "model.embed_tokens.weight", Split::kRows);
+  EXPECT_FALSE(shard_config(config, {.rank = 0, .world_size = 2})->tie_word_embeddings);
+}
+
+TEST(Shard, AConfigurationHasTheRanksShareAndIsTheSameOnAllRanks) {
+  ModelConfig config = tiny_config(ModelFamily::kQwen3);
+  config.num_heads = 24;
+  config.num_kv_heads = 8;
+  config.intermediate_size = 1000;
+  config.vocab_size = 1000;
+  const ModelConfig part = *shard_config(config, {.rank = 3, .world_size = 4});
+  EXPECT_EQ(part.num_heads, 6);
+  EXPECT_EQ(part.num_kv_heads, 2);
+  EXPECT_EQ(part.intermediate_size, 256);  // 250 in whole groups of 64
+  EXPECT_EQ(part.head_size(), 256);        // in whole panels of 16
+  EXPECT_EQ(part.vocab_size, 1000);
+  EXPECT_EQ(part.hidden_size, config.hidden_size);
+  EXPECT_EQ(part.head_dim, config.head_dim);
+  const ModelConfig shared_kv = *shard_config(config, {.rank = 23, .world_size = 24});
+  EXPECT_EQ(shared_kv.num_heads, 1);
+  EXPECT_EQ(shared_kv.num_kv_heads, 1);
+}
+
+Error refusal(const ModelConfig& config, int32_t world_size) {
+  const Result<ModelConfig> part = shard_config(config, {.rank = 0, .world_size = world_size});
+  CHECK(!part.ok(), "this model should not be split");
+  return part.error();
+}
+
+TEST(Shard, RefusesByNameWhatCannotBeSplit) {
+  ModelConfig config = tiny_config(ModelFamily::kLlama);
+  EXPECT_EQ(
+      refusal(config, 4),
+      invalid_argument(
+          "6 attention heads cannot be split over 4 processes: expected a multiple",
+          "num_attention_heads"
+      )
+  );
+  config.num_heads = 24;
+  config.num_kv_heads = 8;
+  EXPECT_EQ(
+      refusal(config, 3),
+      invalid_argument(
+          "8 KV heads cannot be split over 3 processes: expected a multiple or a divisor",
+          "num_key_value_heads"
+      )
+  );
+  config.moe.emplace();
+  EXPECT_EQ(refusal(config, 2).where, "num_experts");
+  config.moe.reset();
+  config.stored_quantization = QuantizedFormat::kInt8;
+  EXPECT_EQ(refusal(config, 2).code, ErrorCode::kUnsupported);
+  EXPECT_EQ(refusal(config, 2).where, "quantization_config");
+}
+
+TEST(Shard, RefusesTensorsOfAnotherModel) {
+  const ModelConfig config = tiny_config(ModelFamily::kLlama);
+  TinyWeights source(config, 1);
+  for (TensorInfo& tensor : source.mutable_tensors()) {
+    if (tensor.name == "model.layers.0.mlp.down_proj.weight") tensor.shape = {52, 74};
+  }
+  const auto weights = ShardedWeights::make(config, {.rank = 1, .world_size = 2}, source);
+  ASSERT_FALSE(weights);
+  EXPECT_THAT(weights.error().message, testing::HasSubstr("down_proj.weight"));
+  EXPECT_THAT(weights.error().message, testing::HasSubstr("[52, 75]"));
+}
+
+}  // namespace
+}  // namespace millrace
