@@ -114,7 +114,11 @@ void add_flags(CommandLine& line, EngineFlags& flags) {
   );
   line.add("--repetitions", flags.num_repetitions, "of all cases in turn (5)");
   line.add("--threads", flags.num_threads, "compute threads; 0: one per CPU");
-  line.add("--isa", flags.isa, "instructions: auto (the fastest), or reference, avx2, avx512");
+  line.add(
+      "--isa",
+      flags.isa,
+      "instructions: auto (the fastest), or reference, amx-reference, avx2, avx512, avx512-dot, amx"
+  );
   line.add_size(
       "--kv-cache-memory-bytes", flags.kv_cache_memory_bytes, "memory of the KV cache (up to 4G)"
   );
