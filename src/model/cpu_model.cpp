@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/math.h"
 #include "model/rope_options.h"
 #include "model/runner_checks.h"
@@ -142,6 +143,7 @@ WorkspaceBytes CpuModel::workspace_bytes(
 
 std::span<const float> CpuModel::forward(const ForwardBatch& batch) {
   check_batch(batch, config_.vocab_size, limits_of(options_));
+  CHECK(batch.draws.empty() && batch.pending.empty(), "this model gives logits, and draws nothing");
   const ConstRows logits = decoder_.forward(batch);
   return {logits.data, logits.num_rows * logits.num_columns};
 }

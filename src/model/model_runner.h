@@ -15,7 +15,8 @@ namespace millrace {
 struct StepResult {
   // [number of rows without a draw, vocab_size], in the order of batch.logit_rows.
   std::span<const float> logits;
-  // Of the rows with a draw, in that order. nullopt: the row's logits are not all finite or -inf.
+  // Of the rows with a draw, in that order. nullopt: the row's logits are not all finite or -inf,
+  // or are all -inf.
   std::span<const std::optional<SampledToken>> drawn;
 };
 

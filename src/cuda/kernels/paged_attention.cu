@@ -194,8 +194,18 @@ LaunchShape tile_shape(const PagedAttentionArgs& args, size_t num_splits) {
 
 }  // namespace
 
+size_t num_attention_tiles(std::span<const int32_t> cu_seqlens, size_t group) {
+  size_t count = 0;
+  for (size_t sequence = 0; sequence + 1 < cu_seqlens.size(); ++sequence) {
+    const auto num_tokens = static_cast<size_t>(cu_seqlens[sequence + 1] - cu_seqlens[sequence]);
+    count += div_ceil(num_tokens * group, size_t{kAttentionTileRows});
+  }
+  return count;
+}
+
 std::vector<AttentionTile> attention_tiles(std::span<const int32_t> cu_seqlens, size_t group) {
   std::vector<AttentionTile> tiles;
+  tiles.reserve(num_attention_tiles(cu_seqlens, group));
   for (size_t sequence = 0; sequence + 1 < cu_seqlens.size(); ++sequence) {
     CHECK(cu_seqlens[sequence] <= cu_seqlens[sequence + 1], "sequences follow each other");
     const auto num_tokens = static_cast<size_t>(cu_seqlens[sequence + 1] - cu_seqlens[sequence]);

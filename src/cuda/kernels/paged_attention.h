@@ -42,6 +42,7 @@ struct AttentionTile {
 
 // All rows of a batch. `cu_seqlens`: [num_sequences + 1]; `group`: query heads of a KV head. The
 // same for every KV head.
+size_t num_attention_tiles(std::span<const int32_t> cu_seqlens, size_t group);
 std::vector<AttentionTile> attention_tiles(std::span<const int32_t> cu_seqlens, size_t group);
 
 struct PagedAttentionArgs {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "cuda/kernels/draw.h"
 #include "cuda/kernels/hidden_rows.h"
 #include "cuda/kernels/paged_attention.h"
 #include "cuda/runtime.h"
@@ -34,7 +35,16 @@ StepShape largest_shape(const ModelConfig& config, const RunnerLimits& limits) {
       .num_logits = static_cast<size_t>(limits.max_num_logits),
       .num_block_copies = num_tokens,
       .num_hidden_saves = num_tokens,
+      .num_draws = static_cast<size_t>(limits.max_num_logits),
+      .num_logprob_rows = static_cast<size_t>(limits.max_num_logits),
+      .num_pending = num_tokens,
   };
+}
+
+StepOutputs::Sizes output_sizes(const ModelConfig& config, const RunnerLimits& limits) {
+  return {
+      .vocab_size = static_cast<size_t>(config.vocab_size),
+      .num_rows_max = static_cast<size_t>(limits.max_num_logits)};
 }
 
 // Sequences whose decodes have a graph: rows of logits and tokens of a step bound both.
@@ -142,9 +152,8 @@ Result<void> CudaModel::allocate(ThreadPool& pool) {
       inputs_
   );
   if (!done) return done;
-  const size_t logits_bytes = static_cast<size_t>(limits.max_num_logits) *
-                              static_cast<size_t>(config_.vocab_size) * sizeof(float);
-  if (done = take(PinnedBuffer::allocate(logits_bytes), logits_); !done) return done;
+  done = take(StepOutputs::allocate(output_sizes(config_, limits)), outputs_);
+  if (!done) return done;
   return copy_rope_table(pool);
 }
 
@@ -163,7 +172,7 @@ Result<void> CudaModel::copy_rope_table(ThreadPool& pool) {
 Result<void> CudaModel::capture_graphs() {
   for (const int32_t size : buckets_.sizes()) {
     Result<Graph> graph = Graph::capture(stream_.handle(), [&] {
-      const StepView view = inputs_.view(graph_shape(size));
+      const StepView view = inputs_.view(graph_shape({}, size));
       decoder_.forward(stream_.handle(), view, static_cast<size_t>(options_.limits.max_model_len));
     });
     if (!graph) return graph.error();
@@ -172,37 +181,50 @@ Result<void> CudaModel::capture_graphs() {
   return {};
 }
 
-StepShape CudaModel::graph_shape(int32_t num_sequences) const {
+// Of a step with a graph, what the graph reads is of the graph's size.
+StepShape CudaModel::graph_shape(const StepShape& own, int32_t num_sequences) const {
   const auto count = static_cast<size_t>(num_sequences);
-  return {
-      .num_tokens = count,
-      .num_sequences = count,
-      .num_blocks_per_sequence = largest_shape(config_, options_.limits).num_blocks_per_sequence,
-      .num_tiles = num_tiles_max(config_, count),
-      .num_logits = count,
-  };
+  StepShape shape = own;
+  shape.num_tokens = count;
+  shape.num_sequences = count;
+  shape.num_blocks_per_sequence = largest_shape(config_, options_.limits).num_blocks_per_sequence;
+  shape.num_tiles = num_tiles_max(config_, count);
+  shape.num_logits = count;
+  return shape;
 }
 
 const Graph* CudaModel::graph_of(const ForwardBatch& batch, StepShape& shape) const {
   if (graphs_.empty() || !is_decode_of_all(batch)) return nullptr;
   const std::optional<int32_t> size = buckets_.smallest_that_fits(batch.num_sequences());
   if (!size) return nullptr;
-  const StepShape own = shape;
-  shape = graph_shape(*size);
-  shape.num_block_copies = own.num_block_copies;
-  shape.num_hidden_saves = own.num_hidden_saves;
+  shape = graph_shape(shape, *size);
   const auto sizes = buckets_.sizes();
   return &graphs_[static_cast<size_t>(std::ranges::lower_bound(sizes, *size) - sizes.begin())];
 }
 
 std::span<const float> CudaModel::forward(const ForwardBatch& batch) {
+  CHECK(outputs_.num_under_way() == 0, "forward() is for whom nothing else is under way");
+  CHECK(batch.draws.empty() && batch.pending.empty(), "forward() gives logits");
+  launch(batch);
+  return wait().logits;
+}
+
+void CudaModel::launch(const ForwardBatch& batch) {
   check_batch(batch, config_.vocab_size, options_.limits);
+  CHECK(outputs_.num_under_way() < StepOutputs::kNumStepsMax, "two steps are under way at most");
   use_device(options_.device);
   const StreamHandle stream = stream_.handle();
   StepShape shape = shape_of(batch, group_of(config_));
   const Graph* const graph = graph_of(batch, shape);
-  const StepView step = inputs_.send(stream, batch, shape);
+  const StepView step = inputs_.send(stream, batch, outputs_.draws_of(batch.pending), shape);
   kv_cache_.copy_blocks(stream, step.block_copies, shape.num_block_copies);
+  fill_drawn_tokens(
+      stream,
+      {.tokens = step.pending,
+       .num_tokens = shape.num_pending,
+       .drawn = outputs_.drawn(),
+       .token_ids = step.token_ids}
+  );
   if (graph != nullptr) {
     graph->launch(stream);
   } else {
@@ -216,13 +238,12 @@ std::span<const float> CudaModel::forward(const ForwardBatch& batch) {
        .saves = step.hidden_saves,
        .num_rows = shape.num_hidden_saves}
   );
-  const size_t num_logits = batch.logit_rows.size() * static_cast<size_t>(config_.vocab_size);
-  const std::span<float> logits = logits_.as<float>().first(num_logits);
-  if (!logits.empty()) {
-    copy_to_host(stream, std::as_writable_bytes(logits), workspace_.logits);
-  }
-  stream_.wait();
-  return logits;
+  outputs_.collect(stream, batch, step, workspace_.logits);
+}
+
+StepResult CudaModel::wait() {
+  use_device(options_.device);
+  return outputs_.wait();
 }
 
 size_t CudaModel::num_step_weight_bytes() const {
@@ -238,6 +259,7 @@ size_t CudaModel::workspace_bytes(
 ) {
   return DeviceWorkspace::num_bytes(config, limits, quantization) +
          StepInputs::num_bytes(largest_shape(config, limits)) +
+         StepOutputs::num_bytes(output_sizes(config, limits)) +
          RopeTable::num_bytes(rope_options(config, limits.max_model_len));
 }
 

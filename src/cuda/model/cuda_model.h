@@ -1,6 +1,6 @@
 // A model that runs on a CUDA device: it owns weights, KV cache, workspace, stream and graphs
-// there, all taken by load(); forward() allocates nothing. Called by the engine thread only; load()
-// by another, before.
+// there, all taken by load(); a step takes none of a device's. Called by the engine thread only;
+// load() by another, before.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 #include "cuda/model/device_weights.h"
 #include "cuda/model/device_workspace.h"
 #include "cuda/model/step_inputs.h"
-#include "cuda/pinned_buffer.h"
+#include "cuda/model/step_outputs.h"
 #include "cuda/stream.h"
 #include "kernels/quantized/quantized_matrix.h"
 #include "model/config.h"
@@ -59,6 +59,9 @@ class CudaModel : public ModelRunner {
   int32_t num_blocks() const override { return options_.limits.num_blocks; }
   int32_t num_hidden_slots() const override { return options_.limits.num_hidden_slots; }
   std::span<const float> forward(const ForwardBatch& batch) override;
+  bool draws_tokens() const override { return true; }
+  void launch(const ForwardBatch& batch) override;
+  StepResult wait() override;
 
   // With the quantization that was found.
   const CudaModelOptions& options() const { return options_; }
@@ -82,7 +85,7 @@ class CudaModel : public ModelRunner {
 
   // The graph that does `batch`, and its shape; null: none.
   const Graph* graph_of(const ForwardBatch& batch, StepShape& shape) const;
-  StepShape graph_shape(int32_t num_sequences) const;
+  StepShape graph_shape(const StepShape& own, int32_t num_sequences) const;
 
   ModelConfig config_;
   CudaModelOptions options_;
@@ -93,7 +96,7 @@ class CudaModel : public ModelRunner {
   DeviceBuffer rope_;          // [max_model_len][2][head_dim / 2]
   DeviceWorkspace workspace_;
   StepInputs inputs_;
-  PinnedBuffer logits_;    // [max_num_logits, vocab]
+  StepOutputs outputs_;
   DeviceDecoder decoder_;  // it refers to those above
   GraphBuckets buckets_;
   std::vector<Graph> graphs_;  // of each bucket; none where graphs are not used
