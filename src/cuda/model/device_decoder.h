@@ -24,10 +24,13 @@ class DeviceDecoder {
 
   explicit DeviceDecoder(const Parts& parts) : parts_(parts) {}
 
-  // The tokens, then the logits, in the workspace: [num_logits, vocab]. Everything a launch depends
-  // on is in the view's shape and in `context_len_max`, tokens of the longest context: with the
-  // same two, a graph of it may be used again.
-  void forward(StreamHandle stream, const StepView& step, size_t context_len_max) const;
+  // The tokens: their K and V, and their last hidden states, in the workspace. Everything a launch
+  // depends on is in the view's shape and in `context_len_max`, tokens of the longest context: with
+  // the same two, a graph of it may be used again.
+  void layers(StreamHandle stream, const StepView& step, size_t context_len_max) const;
+
+  // Then the logits, in the workspace: [num_logits, vocab].
+  void logits(StreamHandle stream, const StepView& step) const;
 
  private:
   // What is multiplied and what follows, of LinearArgs; sizes and bias are the matrix's.
@@ -50,7 +53,6 @@ class DeviceDecoder {
       StreamHandle stream, const KvBlocks& cache, const StepView& step, size_t context_len_max
   ) const;
   void mlp_block(StreamHandle stream, size_t index, size_t num_tokens) const;
-  void logits(StreamHandle stream, const StepView& step) const;
   void norm(StreamHandle stream, const float* x, size_t num_rows, const float* weight) const;
 
   size_t hidden_size() const { return static_cast<size_t>(parts_.config.hidden_size); }

@@ -23,7 +23,7 @@ namespace millrace::cuda {
 // How many of each there are, padding included.
 struct StepShape {
   size_t num_tokens = 0;
-  size_t num_sequences = 0;
+  size_t num_sequences = 0;            // those of padding have no tokens
   size_t num_blocks_per_sequence = 0;  // columns of the block tables
   size_t num_tiles = 0;                // of attention
   size_t num_logits = 0;
@@ -63,7 +63,7 @@ class StepInputs {
   StepInputs() = default;
   struct Padding {
     int32_t slot = 0;   // a token slot of the KV cache that belongs to nobody
-    int32_t block = 0;  // its block, the only one of a sequence of padding
+    int32_t block = 0;  // its block
   };
 
   // For every shape that is nowhere larger than `largest`.
@@ -73,10 +73,10 @@ class StepInputs {
   );
   static size_t num_bytes(const StepShape& largest);
 
-  // The batch, and behind it sequences of one token 0 at position 0 until `shape` is full, into the
-  // stream. `pending`: what decides the batch's pending tokens. REQUIRES: the device has read all
-  // that was sent but the last; a shape that holds the batch, with as many tokens as sequences
-  // behind it.
+  // The batch, into the stream, and behind it until `shape` is full: tokens 0 at position 0 of no
+  // sequence, that attention leaves out, and sequences of no tokens. `pending`: what decides the
+  // batch's pending tokens. REQUIRES: the device has read all that was sent but the last; a shape
+  // that holds the batch.
   StepView send(
       StreamHandle stream,
       const ForwardBatch& batch,
