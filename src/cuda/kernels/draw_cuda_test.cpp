@@ -75,7 +75,7 @@ TEST(DrawOnDevice, DoesNotDependOnTheOrderOfThreads) {
 }
 
 TEST(DrawOnDevice, DrawsFromVocabulariesOfModels) {
-  for (const size_t size : {65536, 65537, 151936}) {
+  for (const size_t size : {65536U, 65537U, 151936U}) {
     std::vector<DrawCase> cases;
     for (uint64_t i = 0; i < std::size(kDrawShapes); ++i) {
       DrawParams params = {.temperature = 1.0F, .unit = random_unit(3, i)};

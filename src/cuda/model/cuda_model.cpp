@@ -147,9 +147,7 @@ Result<void> CudaModel::allocate(ThreadPool& pool) {
     return done;
   done = take(
       StepInputs::allocate(
-          largest_shape(config_, limits),
-          {.slot = kv_cache_.padding_slot(), .block = limits.num_blocks},
-          group_of(config_)
+          largest_shape(config_, limits), kv_cache_.padding_slot(), group_of(config_)
       ),
       inputs_
   );

@@ -71,12 +71,10 @@ void fill(std::span<const int32_t> from, int32_t rest, std::span<int32_t> to) {
   std::ranges::fill(to.subspan(from.size()), rest);
 }
 
-void fill_block_tables(
-    const ForwardBatch& batch, size_t num_columns, int32_t padding_block, std::span<int32_t> to
-) {
+// What lies beyond a context is never read, and stays what it was.
+void fill_block_tables(const ForwardBatch& batch, size_t num_columns, std::span<int32_t> to) {
   const auto from_columns = static_cast<size_t>(batch.max_blocks_per_sequence);
   const size_t num_kept = std::min(from_columns, num_columns);
-  std::ranges::fill(to, padding_block);
   for (size_t i = 0; i < batch.context_lens.size(); ++i) {
     const auto row = batch.block_tables.begin() + static_cast<ptrdiff_t>(i * from_columns);
     std::copy_n(row, num_kept, to.begin() + static_cast<ptrdiff_t>(i * num_columns));
@@ -153,7 +151,7 @@ size_t StepInputs::num_bytes(const StepShape& largest) {
 }
 
 Result<StepInputs> StepInputs::allocate(
-    const StepShape& largest, const Padding& padding, size_t group
+    const StepShape& largest, int32_t padding_slot, size_t group
 ) {
   StepInputs inputs;
   for (PinnedBuffer& target : inputs.hosts_) {
@@ -164,7 +162,7 @@ Result<StepInputs> StepInputs::allocate(
   Result<DeviceBuffer> device = DeviceBuffer::allocate(num_bytes(largest));
   if (!device) return device.error();
   inputs.device_ = *std::move(device);
-  inputs.padding_ = padding;
+  inputs.padding_slot_ = padding_slot;
   inputs.group_ = group;
   return inputs;
 }
@@ -201,10 +199,10 @@ StepView StepInputs::send(
   Cutter arrays(host.as<int32_t>());
   fill(batch.token_ids, 0, arrays.next(sizes[0]));
   fill(batch.positions, 0, arrays.next(sizes[1]));
-  fill(batch.slot_mapping, padding_.slot, arrays.next(sizes[2]));
+  fill(batch.slot_mapping, padding_slot_, arrays.next(sizes[2]));
   const std::span<int32_t> cu_seqlens = arrays.next(sizes[3]);
   fill_cu_seqlens(batch, cu_seqlens);
-  fill_block_tables(batch, shape.num_blocks_per_sequence, padding_.block, arrays.next(sizes[4]));
+  fill_block_tables(batch, shape.num_blocks_per_sequence, arrays.next(sizes[4]));
   fill_structs<AttentionTile>(attention_tiles(cu_seqlens, group_), arrays.next(sizes[5]));
   const std::span<int32_t> sources = arrays.next(sizes[6]);
   std::ranges::fill(sources, 0);

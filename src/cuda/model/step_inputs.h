@@ -61,16 +61,10 @@ struct StepView {
 class StepInputs {
  public:
   StepInputs() = default;
-  struct Padding {
-    int32_t slot = 0;   // a token slot of the KV cache that belongs to nobody
-    int32_t block = 0;  // its block
-  };
-
-  // For every shape that is nowhere larger than `largest`.
+  // For every shape that is nowhere larger than `largest`. `padding_slot`: a token slot of the KV
+  // cache that belongs to nobody.
   // kResourceExhausted: no memory, on the device or pinned.
-  static Result<StepInputs> allocate(
-      const StepShape& largest, const Padding& padding, size_t group
-  );
+  static Result<StepInputs> allocate(const StepShape& largest, int32_t padding_slot, size_t group);
   static size_t num_bytes(const StepShape& largest);
 
   // The batch, into the stream, and behind it until `shape` is full: tokens 0 at position 0 of no
@@ -91,7 +85,7 @@ class StepInputs {
   std::array<PinnedBuffer, 2> hosts_;
   size_t num_sent_ = 0;
   DeviceBuffer device_;
-  Padding padding_;
+  int32_t padding_slot_ = 0;
   size_t group_ = 1;  // query heads of a KV head
 };
 

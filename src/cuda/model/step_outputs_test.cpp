@@ -26,7 +26,7 @@ class Steps {
             {.num_logits = num_rows_max,
              .num_draws = num_rows_max,
              .num_logprob_rows = num_rows_max},
-            {},
+            0,
             1
         )),
         outputs_(*StepOutputs::allocate({.vocab_size = kVocab, .num_rows_max = num_rows_max})) {}
@@ -70,7 +70,7 @@ TEST(StepOutputs, GivesWholeRowsWhereNothingIsDrawn) {
   steps.collect(rows, {std::nullopt, draw, std::nullopt, std::nullopt, draw, std::nullopt});
   const StepResult result = steps.outputs().wait();
   std::vector<float> expected;
-  for (const size_t i : {0, 2, 3, 5})
+  for (const size_t i : {0U, 2U, 3U, 5U})
     expected.insert(expected.end(), rows[i].begin(), rows[i].end());
   EXPECT_EQ(std::vector<float>(result.logits.begin(), result.logits.end()), expected);
   ASSERT_EQ(result.drawn.size(), 2);
@@ -112,7 +112,7 @@ TEST(StepOutputs, SaysWhichRowsHaveNoAnswer) {
   steps.collect(rows, {draw, draw, draw});
   const StepResult result = steps.outputs().wait();
   EXPECT_FALSE(result.drawn[1].has_value());
-  for (const size_t i : {0, 2}) {
+  for (const size_t i : {0U, 2U}) {
     const std::vector<TokenLogprob> expected = Sampler().logprobs(rows[i], best_token(rows[i]), 2);
     ASSERT_EQ(result.drawn[i]->logprobs.size(), 2);
     EXPECT_EQ(result.drawn[i]->logprobs[1].id, expected[1].id);
