@@ -1,6 +1,6 @@
 // Which sizes of a step have a graph. A graph does one fixed number of rows, so a step runs in the
-// smallest that holds it, and its rows behind the last are padding: tokens of no sequence, that
-// write no K and V, read none, and have no logits. Pure arithmetic.
+// smallest that holds it, and its rows behind the last are padding: tokens of no sequence, whose K
+// and V nobody reads, which read none, and have no logits. Pure arithmetic.
 #pragma once
 
 #include <cstdint>

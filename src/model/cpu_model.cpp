@@ -151,6 +151,7 @@ WorkspaceBytes CpuModel::workspace_bytes(
 
 std::span<const float> CpuModel::forward(const ForwardBatch& batch) {
   check_batch(batch, config_.vocab_size, limits_of(options_));
+  CHECK(batch.draws.empty() && batch.pending.empty(), "this model gives logits, and draws nothing");
   const ConstRows logits = decoder_.forward(batch);
   return {logits.data, logits.num_rows * logits.num_columns};
 }

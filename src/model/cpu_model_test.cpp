@@ -365,7 +365,9 @@ class CpuModelDeathTest : public testing::Test {
 
 TEST_F(CpuModelDeathTest, RefusesBatchesThatDoNotAgreeWithThemselves) {
   expect_refusal([](ForwardBatch& b) { b.token_ids[2] = 101; }, "a token of the vocabulary");
-  expect_refusal([](ForwardBatch& b) { b.token_ids[2] = -1; }, "a token of the vocabulary");
+  expect_refusal([](ForwardBatch& b) { b.token_ids[2] = -2; }, "a token of the vocabulary");
+  expect_refusal([](ForwardBatch& b) { b.token_ids[2] = kPendingToken; }, "somebody draws each");
+  expect_refusal([](ForwardBatch& b) { b.draws.resize(4); }, "one draw, or none, for each row");
   expect_refusal([](ForwardBatch& b) { b.positions[1] = 4; }, "the last of their context");
   expect_refusal([](ForwardBatch& b) { b.slot_mapping[4] += 1; }, "where the block table says");
   expect_refusal([](ForwardBatch& b) { b.block_tables[0] = 120; }, "a block that exists");
@@ -374,6 +376,29 @@ TEST_F(CpuModelDeathTest, RefusesBatchesThatDoNotAgreeWithThemselves) {
   );
   expect_refusal([](ForwardBatch& b) { b.positions.pop_back(); }, "one position a token");
   expect_refusal([](ForwardBatch& b) { b.cu_seqlens[1] = 4; }, "the sequences cover the tokens");
+}
+
+TEST_F(CpuModelDeathTest, DrawsNothing) {
+  expect_refusal([](ForwardBatch& b) { b.draws.resize(5); }, "draws nothing");
+  const auto wait_for_token = [](ForwardBatch& b) {
+    b.token_ids[2] = kPendingToken;
+    b.pending = {{.token = 2, .row = 0}};
+  };
+  expect_refusal(wait_for_token, "draws nothing");
+}
+
+// Two entries that wait and one name twice, as well as a name of a token that is known.
+TEST_F(CpuModelDeathTest, RefusesPendingTokensThatDoNotAgree) {
+  const auto name_twice = [](ForwardBatch& b) {
+    b.token_ids[1] = b.token_ids[2] = kPendingToken;
+    b.pending = {{.token = 2, .row = 0}, {.token = 2, .row = 1}};
+  };
+  expect_refusal(name_twice, "each token is pending once");
+  const auto name_known = [](ForwardBatch& b) {
+    b.token_ids[1] = kPendingToken;
+    b.pending = {{.token = 2, .row = 0}};
+  };
+  expect_refusal(name_known, "a token that is not known yet is pending");
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -75,6 +77,34 @@ void check_sequences(const ForwardBatch& batch, const RunnerLimits& limits) {
     check_sequence(batch, sequence, limits);
 }
 
+void check_tokens(const ForwardBatch& batch, int64_t vocab_size) {
+  size_t num_pending = 0;
+  for (const TokenId id : batch.token_ids) {
+    if (id == kPendingToken) ++num_pending;
+    CHECK(id == kPendingToken || (id >= 0 && id < vocab_size), "a token of the vocabulary");
+  }
+  CHECK(num_pending == batch.pending.size(), "somebody draws each token that is not known yet");
+  std::vector<bool> is_named(batch.pending.empty() ? 0 : batch.token_ids.size());
+  for (const PendingToken& pending : batch.pending) {
+    const auto token = static_cast<size_t>(pending.token);
+    CHECK(pending.token >= 0 && token < batch.token_ids.size(), "a token of this batch is pending");
+    CHECK(batch.token_ids[token] == kPendingToken, "a token that is not known yet is pending");
+    CHECK(!is_named[token], "each token is pending once");
+    is_named[token] = true;
+  }
+}
+
+void check_draws(const ForwardBatch& batch) {
+  if (batch.draws.empty()) return;
+  CHECK(batch.draws.size() == batch.logit_rows.size(), "one draw, or none, for each row of logits");
+  for (const std::optional<DrawParams>& draw : batch.draws) {
+    if (!draw) continue;
+    CHECK(draw->unit >= 0.0 && draw->unit < 1.0, "a random number in [0, 1)");
+    CHECK(draw->temperature >= 0.0F && draw->top_k >= 0, "parameters of draw_params()");
+    CHECK(draw->logprobs.value_or(0) <= kDrawLogprobsMax, "no more logprobs than of a draw");
+  }
+}
+
 void check_hidden(const ForwardBatch& batch, const RunnerLimits& limits) {
   const auto is_token = [&](int32_t index) { return index >= 0 && index < batch.num_tokens(); };
   const auto is_slot = [&](int32_t index) { return index >= 0 && index < limits.num_hidden_slots; };
@@ -141,9 +171,8 @@ void check_batch(const ForwardBatch& batch, int64_t vocab_size, const RunnerLimi
   CHECK(batch.num_tokens() > 0 || batch.num_logits() > 0, "a batch has something to compute");
   CHECK(batch.num_tokens() <= limits.max_num_batched_tokens, "no more tokens than at load");
   CHECK(batch.num_logits() <= limits.max_num_logits, "no more logits than at load");
-  for (const TokenId id : batch.token_ids) {
-    CHECK(id >= 0 && id < vocab_size, "a token of the vocabulary");
-  }
+  check_tokens(batch, vocab_size);
+  check_draws(batch);
   check_sequences(batch, limits);
   check_hidden(batch, limits);
 }

@@ -1,25 +1,20 @@
-// The choice of a token from a row of logits that nothing changes beforehand: what it depends on,
-// as a value that may go to another device than the one that knows the request.
+// Which choices of a token need nothing but a row of logits, so that the device that computed it
+// can make them.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
+#include "sampling/exact_draw.h"
 #include "sampling/sampler.h"
 
 namespace millrace {
 
-struct DrawParams {
-  float temperature = 0.0F;  // 0: the most likely token
-  int32_t top_k = 0;         // 0: all
-  float top_p = 1.0F;
-  float min_p = 0.0F;
-  double unit = 0.0;                     // uniform in [0, 1): the random number of this place
-  std::optional<int32_t> logprobs = {};  // as SamplingParams::logprobs
-};
+// Logprobs that a device finds at once (cuda/kernels/top_k.h).
+constexpr int32_t kDrawLogprobsMax = 64;
 
-// nullopt: the scores change first, by what only the request's own tokens tell (penalties, biases,
-// forbidden tokens), so that Sampler::sample() has to see them.
+// nullopt: Sampler::sample() has to see the scores. They change first, by what only the request's
+// own tokens tell (penalties, biases, forbidden tokens); or more than kDrawLogprobsMax are wanted.
 [[nodiscard]] std::optional<DrawParams> draw_params(const SamplingInput& input);
 
 }  // namespace millrace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "sampling/exact_draw.h"
 #include "sampling/sampling_params.h"
 
 namespace millrace {
@@ -40,13 +41,16 @@ struct SamplingInput {
 // Uniform in [0, 1): a function of the request's seed, the choice and the place in the output.
 double draw_unit(const SamplingInput& input);
 
+// The parameters and the random number of the place.
+DrawParams draw_of(const SamplingInput& input);
+
 // Holds scratch memory only. Not thread-safe; one per thread.
 class Sampler {
  public:
   // `logits`: [vocab_size], finite or -inf, as the model gave them. Order of operations as in vLLM:
   // logprobs are taken from the raw logits; then allowed ids, bad words, min_tokens, logit_bias,
-  // penalties, temperature, min_p, top_k, top_p; then the draw. Ties go to the lowest id. nullopt:
-  // the constraints leave no token at all.
+  // penalties; then the draw (exact_draw.h). Ties go to the lowest id. nullopt: the constraints
+  // leave no token at all.
   std::optional<SampledToken> sample(std::span<const float> logits, const SamplingInput& input);
 
   // Logprobs at one place: `chosen` first, then the `num_top` most likely others, best first.
@@ -55,23 +59,9 @@ class Sampler {
   );
 
  private:
-  struct Candidate {
-    TokenId id;
-    float weight;  // relative probability: 1 for the best token
-  };
-
-  TokenId draw(std::span<const float> scores, const SamplingInput& input);
-  void gather_candidates(std::span<const float> scores, const SamplingParams& params);
-  void keep_best(size_t count);
-  void keep_nucleus(double top_p);
-
-  static bool is_better(const Candidate& a, const Candidate& b) {
-    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
-  }
-
-  std::vector<float> scores_;          // [vocab_size]
-  std::vector<Candidate> candidates_;  // at most [vocab_size], by id between the steps of a draw
-  std::vector<TokenId> ids_;           // [vocab_size]
+  ExactDraw draw_;
+  std::vector<float> scores_;  // [vocab_size]
+  std::vector<TokenId> ids_;   // [vocab_size]
 };
 
 }  // namespace millrace

@@ -5,20 +5,10 @@
 #include <bit>
 
 #include "cuda/emulated/work.h"
-#include "cuda/model/cuda_model.h"
-#include "model/model_test_data.h"
+#include "cuda/model/generation_test_data.h"
 
 namespace millrace::cuda {
 namespace {
-
-constexpr RunnerLimits kLimits = {
-    .block_size = 16,
-    .num_blocks = 20,
-    .max_model_len = 100,
-    .max_num_batched_tokens = 40,
-    .max_num_logits = 40,
-    .num_hidden_slots = 2,
-};
 
 // Logits of two sequences, prompts in chunks, then decodes, which are graphs; and of a saved state.
 std::vector<uint32_t> run_two_sequences() {
@@ -58,6 +48,30 @@ TEST(LateModel, WaitsForAllThatItReads) {
   const std::vector<uint32_t> expected = run_two_sequences();
   const LateStreams late;
   EXPECT_EQ(run_two_sequences(), expected);
+}
+
+// Two steps deep: inputs, results and pending tokens of each, in every moment that a device may
+// take.
+std::vector<std::vector<SampledToken>> generate_ahead(Launch launch) {
+  const std::unique_ptr<CudaModel> model = load_cuda(tiny_config(ModelFamily::kLlama), launch);
+  const std::vector<TestRequest> requests = mixed_requests();
+  return TestGeneration(*model, requests).run(Drive::kAhead);
+}
+
+TEST(LateModel, KeepsWhatAStepUnderWayStillReads) {
+  for (const Launch launch : {Launch::kKernels, Launch::kGraphs}) {
+    const auto expected = generate_ahead(launch);
+    const LateStreams late;
+    const auto found = generate_ahead(launch);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_EQ(found[i].size(), expected[i].size());
+      for (size_t t = 0; t < found[i].size(); ++t) {
+        EXPECT_EQ(found[i][t].id, expected[i][t].id) << i << ", " << t;
+        EXPECT_EQ(found[i][t].logprobs, expected[i][t].logprobs) << i << ", " << t;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -108,18 +108,8 @@ partial_of(const PagedAttentionArgs& args, const AttentionPartials& partials, ui
   return {partials.memory + index * partial_size(head_dim), static_cast<uint32_t>(head_dim)};
 }
 
-// Grid: tiles, KV heads, splits.
-__global__ void __launch_bounds__(kAttentionThreads, 1)
-    split_kernel(PagedAttentionArgs args, AttentionPartials partials) {
-  wait_for_previous_kernel();
-  allow_next_kernel();
-  const AttentionTile tile = args.tiles[blockIdx.x];
-  const uint32_t split = blockIdx.z;
-  if (tile.num_rows == 0) return;
-  const TileTask task(args, tile, blockIdx.y);
-  if (split >= task.num_splits()) return;
-  const PartialView partial = partial_of(args, partials, split);
-  task.load_queries();
+// What a split leaves: rows that see nothing of it leave nothing.
+__device__ void attend_partially(const TileTask& task, uint32_t split, const PartialView& partial) {
   attend_split(
       task,
       split,
@@ -131,6 +121,21 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       },
       [&](uint32_t row, uint32_t dimension, float value) { partial.output(row, dimension) = value; }
   );
+}
+
+// Grid: tiles, KV heads, splits; or fewer, that take every so manieth split.
+__global__ void __launch_bounds__(kAttentionThreads, 1)
+    split_kernel(PagedAttentionArgs args, AttentionPartials partials) {
+  wait_for_previous_kernel();
+  allow_next_kernel();
+  const AttentionTile tile = args.tiles[blockIdx.x];
+  if (tile.num_rows == 0) return;
+  const TileTask task(args, tile, blockIdx.y);
+  if (blockIdx.z >= task.num_splits()) return;
+  task.load_queries();
+  for (uint32_t split = blockIdx.z; split < task.num_splits(); split += gridDim.z) {
+    attend_partially(task, split, partial_of(args, partials, split));
+  }
 }
 
 // Grid: tiles, KV heads. A warp merges a row, a lane every 32nd dimension of it.
@@ -194,8 +199,18 @@ LaunchShape tile_shape(const PagedAttentionArgs& args, size_t num_splits) {
 
 }  // namespace
 
+size_t num_attention_tiles(std::span<const int32_t> cu_seqlens, size_t group) {
+  size_t count = 0;
+  for (size_t sequence = 0; sequence + 1 < cu_seqlens.size(); ++sequence) {
+    const auto num_tokens = static_cast<size_t>(cu_seqlens[sequence + 1] - cu_seqlens[sequence]);
+    count += div_ceil(num_tokens * group, size_t{kAttentionTileRows});
+  }
+  return count;
+}
+
 std::vector<AttentionTile> attention_tiles(std::span<const int32_t> cu_seqlens, size_t group) {
   std::vector<AttentionTile> tiles;
+  tiles.reserve(num_attention_tiles(cu_seqlens, group));
   for (size_t sequence = 0; sequence + 1 < cu_seqlens.size(); ++sequence) {
     CHECK(cu_seqlens[sequence] <= cu_seqlens[sequence + 1], "sequences follow each other");
     const auto num_tokens = static_cast<size_t>(cu_seqlens[sequence + 1] - cu_seqlens[sequence]);
@@ -229,7 +244,11 @@ void paged_attention_in_splits(
   if (args.num_tiles == 0) return;
   check_args(args);
   CHECK(partials.memory != nullptr && partials.num_splits_max > 0, "memory for the splits");
-  launch(stream, tile_shape(args, partials.num_splits_max), split_kernel, args, partials);
+  CHECK(partials.num_blocks_wanted > 0, "somebody walks the splits");
+  const size_t num_walks = args.num_tiles * args.cache.num_kv_heads;
+  const size_t num_blocks = div_ceil(partials.num_blocks_wanted, num_walks);
+  const size_t depth = num_blocks < partials.num_splits_max ? num_blocks : partials.num_splits_max;
+  launch(stream, tile_shape(args, depth), split_kernel, args, partials);
   LaunchShape merge_shape = tile_shape(args, 1);
   merge_shape.num_shared_bytes = 0;
   launch(stream, merge_shape, merge_kernel, args, partials);

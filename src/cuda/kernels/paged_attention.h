@@ -42,6 +42,7 @@ struct AttentionTile {
 
 // All rows of a batch. `cu_seqlens`: [num_sequences + 1]; `group`: query heads of a KV head. The
 // same for every KV head.
+size_t num_attention_tiles(std::span<const int32_t> cu_seqlens, size_t group);
 std::vector<AttentionTile> attention_tiles(std::span<const int32_t> cu_seqlens, size_t group);
 
 struct PagedAttentionArgs {
@@ -65,6 +66,9 @@ void paged_attention(StreamHandle stream, const PagedAttentionArgs& args);
 struct AttentionPartials {
   size_t num_splits_max = 0;  // of the longest context, rounded up: div_ceil(tokens, 256)
   float* memory = nullptr;    // attention_partials_size(), device, 16-byte aligned
+  // About so many are launched at most, and splits beyond are walked: a graph is launched for the
+  // longest context that there may be, and blocks that find nothing take time too. Not measured.
+  size_t num_blocks_wanted = 8192;
 };
 
 // Floats.
@@ -72,8 +76,8 @@ size_t attention_partials_size(
     size_t num_tiles, size_t num_splits_max, size_t num_kv_heads, size_t head_dim
 );
 
-// The same result, to the bit, by a block for each tile, KV head and split, and a second kernel
-// that merges: for few tiles.
+// The same result, to the bit, by a block for each tile, KV head and split, or some splits, and a
+// second kernel that merges: for few tiles.
 void paged_attention_in_splits(
     StreamHandle stream, const PagedAttentionArgs& args, const AttentionPartials& partials
 );

@@ -72,7 +72,7 @@ uint16_t element(Kind kind, uint64_t sequence, size_t position, size_t index) {
 // Makes the elements of tokens.
 using ElementFunction = std::function<uint16_t(Kind, uint64_t, size_t, size_t)>;
 
-enum class Way { kWalk, kSplits };
+enum class Way { kWalk, kSplits, kTwoBlocks };  // the last: for all splits of a tile and head
 
 class Batch {
  public:
@@ -136,7 +136,9 @@ class Batch {
     const DeviceArray<float> partials(
         attention_partials_size(tiles_.size(), num_splits, shape_.num_kv_heads, shape_.head_dim)
     );
-    paged_attention_in_splits({}, args, {.num_splits_max = num_splits, .memory = partials.data()});
+    AttentionPartials left = {.num_splits_max = num_splits, .memory = partials.data()};
+    if (way == Way::kTwoBlocks) left.num_blocks_wanted = 2 * tiles_.size() * shape_.num_kv_heads;
+    paged_attention_in_splits({}, args, left);
     return out.read();
   }
 
@@ -239,6 +241,8 @@ TEST(PagedAttentionOnDevice, IsNearTheExactResultEitherWay) {
     const auto walked = same_in_every_thread_order([&] { return batch.attend(Way::kWalk); });
     const auto split = same_in_every_thread_order([&] { return batch.attend(Way::kSplits); });
     ASSERT_TRUE(walked == split);
+    const auto few = same_in_every_thread_order([&] { return batch.attend(Way::kTwoBlocks); });
+    ASSERT_TRUE(few == split);
     const size_t num_rows = batch.num_tokens() * shape.num_heads;
     for (size_t row = 0; row < num_rows; row += 1 + row % 13) {  // some, of every head
       const std::vector<double> exact =

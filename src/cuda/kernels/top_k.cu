@@ -1,6 +1,6 @@
 #include "base/check.h"
 #include "base/math.h"
-#include "cuda/kernels/arithmetic.cuh"
+#include "cuda/kernels/candidate.cuh"
 #include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/top_k.h"
 
@@ -11,27 +11,6 @@ constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kWarpThreads;
 constexpr uint32_t kChunk = 8192;
 constexpr uint32_t kThreadLogits = kChunk / kThreads;
-
-// Beyond every id: nothing is there.
-constexpr uint32_t kNoId = 0xFFFFFFFF;
-
-struct Candidate {
-  float value = kMinusInfinity;
-  uint32_t id = kNoId;
-};
-
-// A total order: no two candidates of a row have the same id.
-__device__ bool comes_before(const Candidate& a, const Candidate& b) {
-  return a.value > b.value || (a.value == b.value && a.id < b.id);
-}
-
-__device__ Candidate first_of_warp(Candidate candidate) {
-  for (uint32_t mask = kWarpThreads / 2; mask > 0; mask /= 2) {
-    const Candidate other = {shuffle_xor(candidate.value, mask), shuffle_xor(candidate.id, mask)};
-    if (comes_before(other, candidate)) candidate = other;
-  }
-  return candidate;
-}
 
 // What the first kernel leaves of each chunk of each row.
 struct Scratch {
@@ -93,19 +72,6 @@ class ThreadLogits {
   uint32_t num_columns_;
 };
 
-// The block's first candidate, to every thread. `shared`: [kWarps].
-__device__ Candidate first_of_block(const Candidate& candidate, Candidate* shared) {
-  const Candidate of_warp = first_of_warp(candidate);
-  sync_block();  // the turn before has been read
-  if (lane_index() == 0) shared[warp_index()] = of_warp;
-  sync_block();
-  Candidate best = shared[0];
-  for (uint32_t warp = 1; warp < kWarps; ++warp) {
-    if (comes_before(shared[warp], best)) best = shared[warp];
-  }
-  return best;
-}
-
 // Grid: chunks, rows. The k first of a chunk, one a turn: a thread looks again only when the last
 // one was its own.
 __global__ void __launch_bounds__(kThreads) chunk_kernel(TopKArgs args) {
@@ -115,7 +81,9 @@ __global__ void __launch_bounds__(kThreads) chunk_kernel(TopKArgs args) {
   float* const shared_sums = dynamic_shared<float>(kWarps * sizeof(Candidate), kWarps);
   const Scratch scratch = scratch_of(args);
   const size_t chunk = static_cast<size_t>(blockIdx.y) * gridDim.x + blockIdx.x;
-  const float* const row = args.logits + blockIdx.y * args.num_columns;
+  const size_t row_index =
+      args.rows == nullptr ? blockIdx.y : static_cast<size_t>(args.rows[blockIdx.y]);
+  const float* const row = args.logits + row_index * args.num_columns;
   const ThreadLogits logits(row, static_cast<size_t>(blockIdx.x) * kChunk, args.num_columns);
 
   Candidate mine = logits.first_after({}, false);

@@ -26,6 +26,7 @@ struct RowSum {
 
 struct TopKArgs {
   const float* logits = nullptr;  // [num_rows, num_columns], device
+  const int32_t* rows = nullptr;  // [num_rows], device: those of `logits`; null: the first ones
   size_t num_rows = 0;
   size_t num_columns = 0;
   size_t k = 1;             // at most kTopKMax and num_columns

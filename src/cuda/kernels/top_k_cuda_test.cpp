@@ -21,8 +21,15 @@ struct Results {
   friend bool operator==(const Results&, const Results&) = default;
 };
 
-Results largest(const std::vector<float>& logits, size_t num_columns, size_t k) {
-  const size_t num_rows = logits.size() / num_columns;
+// `rows`: which; null: all.
+Results largest(
+    const std::vector<float>& logits,
+    size_t num_columns,
+    size_t k,
+    const std::vector<int32_t>* rows = nullptr
+) {
+  const size_t num_rows = rows == nullptr ? logits.size() / num_columns : rows->size();
+  const DeviceArray<int32_t> device_rows(rows == nullptr ? std::vector<int32_t>{} : *rows);
   const DeviceArray<float> device_logits(logits);
   const DeviceArray<float> values(num_rows * k);
   const DeviceArray<int32_t> ids(num_rows * k);
@@ -31,6 +38,7 @@ Results largest(const std::vector<float>& logits, size_t num_columns, size_t k) 
   top_k(
       {},
       {.logits = device_logits.data(),
+       .rows = rows == nullptr ? nullptr : device_rows.data(),
        .num_rows = num_rows,
        .num_columns = num_columns,
        .k = k,
@@ -97,6 +105,20 @@ TEST(TopKOnDevice, DoesNotDependOnTheOtherRows) {
     EXPECT_TRUE(std::equal(alone.values.begin(), alone.values.end(), &all.values[row * 8]));
     EXPECT_TRUE(std::equal(alone.ids.begin(), alone.ids.end(), &all.ids[row * 8]));
     EXPECT_TRUE(std::equal(alone.sums.begin(), alone.sums.end(), &all.sums[row * 2]));
+  }
+}
+
+TEST(TopKOnDevice, TakesTheRowsThatItIsTold) {
+  constexpr size_t kColumns = 9000;
+  const std::vector<float> logits = random_floats(4 * kColumns, 7);
+  const Results all = largest(logits, kColumns, 3);
+  const std::vector<int32_t> rows = {3, 1};
+  const Results some = largest(logits, kColumns, 3, &rows);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto row = static_cast<size_t>(rows[i]);
+    EXPECT_TRUE(std::equal(&some.ids[i * 3], &some.ids[i * 3] + 3, &all.ids[row * 3]));
+    EXPECT_TRUE(std::equal(&some.values[i * 3], &some.values[i * 3] + 3, &all.values[row * 3]));
+    EXPECT_TRUE(std::equal(&some.sums[i * 2], &some.sums[i * 2] + 2, &all.sums[row * 2]));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "cuda/kernels/draw.h"
 #include "cuda/kernels/hidden_rows.h"
 #include "cuda/kernels/paged_attention.h"
 #include "cuda/runtime.h"
@@ -34,10 +35,20 @@ StepShape largest_shape(const ModelConfig& config, const RunnerLimits& limits) {
       .num_logits = static_cast<size_t>(limits.max_num_logits),
       .num_block_copies = num_tokens,
       .num_hidden_saves = num_tokens,
+      .num_draws = static_cast<size_t>(limits.max_num_logits),
+      .num_logprob_rows = static_cast<size_t>(limits.max_num_logits),
+      .num_pending = num_tokens,
   };
 }
 
-// Sequences whose decodes have a graph: rows of logits and tokens of a step bound both.
+StepOutputs::Sizes output_sizes(const ModelConfig& config, const RunnerLimits& limits) {
+  return {
+      .vocab_size = static_cast<size_t>(config.vocab_size),
+      .num_rows_max = static_cast<size_t>(limits.max_num_logits)};
+}
+
+// Sequences of a step that has a graph: rows of logits and tokens bound those that decode, and who
+// has more, prompts that are nowhere near their ends, does without.
 int32_t num_graph_sequences_max(const RunnerLimits& limits) {
   return std::min(limits.max_num_batched_tokens, limits.max_num_logits);
 }
@@ -85,7 +96,8 @@ CudaModel::CudaModel(const ModelConfig& config, const CudaModelOptions& options,
            .saved_hidden = saved_hidden_,
            .communicator = options.communicator}
       ),
-      buckets_(GraphBuckets::for_decode(num_graph_sequences_max(options.limits))) {}
+      decodes_{GraphBuckets::for_decode(num_graph_sequences_max(options.limits))},
+      layers_{GraphBuckets::for_tokens(options.limits.max_num_batched_tokens)} {}
 
 Result<std::unique_ptr<CudaModel>> CudaModel::load(
     const ModelConfig& config,
@@ -143,16 +155,13 @@ Result<void> CudaModel::allocate(ThreadPool& pool) {
     return done;
   done = take(
       StepInputs::allocate(
-          largest_shape(config_, limits),
-          {.slot = kv_cache_.padding_slot(), .block = limits.num_blocks},
-          group_of(config_)
+          largest_shape(config_, limits), kv_cache_.padding_slot(), group_of(config_)
       ),
       inputs_
   );
   if (!done) return done;
-  const size_t logits_bytes = static_cast<size_t>(limits.max_num_logits) *
-                              static_cast<size_t>(config_.vocab_size) * sizeof(float);
-  if (done = take(PinnedBuffer::allocate(logits_bytes), logits_); !done) return done;
+  done = take(StepOutputs::allocate(output_sizes(config_, limits)), outputs_);
+  if (!done) return done;
   return copy_rope_table(pool);
 }
 
@@ -169,68 +178,126 @@ Result<void> CudaModel::copy_rope_table(ThreadPool& pool) {
 }
 
 Result<void> CudaModel::capture_graphs() {
-  for (const int32_t size : buckets_.sizes()) {
-    Result<Graph> graph = Graph::capture(stream_.handle(), [&] {
-      const StepView view = inputs_.view(graph_shape(size));
-      decoder_.forward(stream_.handle(), view, static_cast<size_t>(options_.limits.max_model_len));
+  const StreamHandle stream = stream_.handle();
+  const auto context_len_max = static_cast<size_t>(options_.limits.max_model_len);
+  const int64_t num_bytes_free = memory_info().num_bytes_free;
+  for (const int32_t size : decodes_.buckets.sizes()) {
+    const StepView view = inputs_.view(decode_shape({}, size));
+    Result<Graph> graph = Graph::capture(stream, [&] {
+      decoder_.layers(stream, view, context_len_max);
+      decoder_.logits(stream, view);
     });
     if (!graph) return graph.error();
-    graphs_.push_back(*std::move(graph));
+    decodes_.graphs.push_back(*std::move(graph));
+  }
+  for (const int32_t size : layers_.buckets.sizes()) {
+    if (num_bytes_free - memory_info().num_bytes_free >= options_.num_graph_bytes) break;
+    const StepView view = inputs_.view(layers_shape({}, size));
+    Result<Graph> graph =
+        Graph::capture(stream, [&] { decoder_.layers(stream, view, context_len_max); });
+    if (!graph) return graph.error();
+    layers_.graphs.push_back(*std::move(graph));
   }
   return {};
 }
 
-StepShape CudaModel::graph_shape(int32_t num_sequences) const {
-  const auto count = static_cast<size_t>(num_sequences);
-  return {
-      .num_tokens = count,
-      .num_sequences = count,
-      .num_blocks_per_sequence = largest_shape(config_, options_.limits).num_blocks_per_sequence,
-      .num_tiles = num_tiles_max(config_, count),
-      .num_logits = count,
-  };
+std::optional<int32_t> CudaModel::Graphs::size_for(size_t num_rows) const {
+  if (num_rows == 0 || graphs.empty()) return std::nullopt;
+  const std::optional<int32_t> size = buckets.smallest_that_fits(static_cast<int32_t>(num_rows));
+  return size && *size <= buckets.sizes()[graphs.size() - 1] ? size : std::nullopt;
 }
 
-const Graph* CudaModel::graph_of(const ForwardBatch& batch, StepShape& shape) const {
-  if (graphs_.empty() || !is_decode_of_all(batch)) return nullptr;
-  const std::optional<int32_t> size = buckets_.smallest_that_fits(batch.num_sequences());
-  if (!size) return nullptr;
-  const StepShape own = shape;
-  shape = graph_shape(*size);
-  shape.num_block_copies = own.num_block_copies;
-  shape.num_hidden_saves = own.num_hidden_saves;
-  const auto sizes = buckets_.sizes();
-  return &graphs_[static_cast<size_t>(std::ranges::lower_bound(sizes, *size) - sizes.begin())];
+const Graph& CudaModel::Graphs::of_size(int32_t size) const {
+  const auto sizes = buckets.sizes();
+  return graphs[static_cast<size_t>(std::ranges::lower_bound(sizes, size) - sizes.begin())];
+}
+
+// What a graph reads is of the graph's size.
+StepShape CudaModel::decode_shape(StepShape own, int32_t num_sequences) const {
+  own.num_tokens = static_cast<size_t>(num_sequences);
+  own.num_sequences = own.num_tokens;
+  own.num_blocks_per_sequence = largest_shape(config_, options_.limits).num_blocks_per_sequence;
+  own.num_tiles = num_tiles_max(config_, own.num_tokens);
+  own.num_logits = own.num_tokens;
+  return own;
+}
+
+StepShape CudaModel::layers_shape(StepShape own, int32_t num_tokens) const {
+  own.num_tokens = static_cast<size_t>(num_tokens);
+  own.num_sequences =
+      static_cast<size_t>(std::min(num_tokens, num_graph_sequences_max(options_.limits)));
+  own.num_blocks_per_sequence = largest_shape(config_, options_.limits).num_blocks_per_sequence;
+  // Each sequence's last tile may be of few rows.
+  const size_t num_rows = own.num_tokens * group_of(config_);
+  own.num_tiles = std::min(
+      num_tiles_max(config_, own.num_tokens),
+      div_ceil(num_rows, kAttentionTileRows) + own.num_sequences
+  );
+  return own;
+}
+
+CudaModel::StepPlan CudaModel::plan_step(const ForwardBatch& batch) const {
+  const StepShape own = shape_of(batch, group_of(config_));
+  if (is_decode_of_all(batch)) {
+    if (const std::optional<int32_t> size = decodes_.size_for(own.num_sequences)) {
+      return {&decodes_.of_size(*size), true, decode_shape(own, *size)};
+    }
+  }
+  if (const std::optional<int32_t> size = layers_.size_for(own.num_tokens)) {
+    const StepShape shape = layers_shape(own, *size);
+    if (own.num_sequences <= shape.num_sequences) return {&layers_.of_size(*size), false, shape};
+  }
+  return {nullptr, false, own};
 }
 
 std::span<const float> CudaModel::forward(const ForwardBatch& batch) {
+  CHECK(outputs_.num_under_way() == 0, "forward() is for whom nothing else is under way");
+  CHECK(batch.draws.empty() && batch.pending.empty(), "forward() gives logits");
+  launch(batch);
+  return wait().logits;
+}
+
+void CudaModel::launch(const ForwardBatch& batch) {
   check_batch(batch, config_.vocab_size, options_.limits);
+  CHECK(outputs_.num_under_way() < StepOutputs::kNumStepsMax, "two steps are under way at most");
   use_device(options_.device);
   const StreamHandle stream = stream_.handle();
-  StepShape shape = shape_of(batch, group_of(config_));
-  const Graph* const graph = graph_of(batch, shape);
-  const StepView step = inputs_.send(stream, batch, shape);
-  kv_cache_.copy_blocks(stream, step.block_copies, shape.num_block_copies);
-  if (graph != nullptr) {
-    graph->launch(stream);
-  } else {
-    decoder_.forward(stream, step, longest_context(batch));
-  }
+  const StepPlan plan = plan_step(batch);
+  const StepView step = inputs_.send(stream, batch, outputs_.draws_of(batch.pending), plan.shape);
+  kv_cache_.copy_blocks(stream, step.block_copies, plan.shape.num_block_copies);
+  fill_drawn_tokens(
+      stream,
+      {.tokens = step.pending,
+       .num_tokens = plan.shape.num_pending,
+       .drawn = outputs_.drawn(),
+       .token_ids = step.token_ids}
+  );
+  compute(batch, plan, step);
   save_rows(
       stream,
       {.hidden = workspace_.hidden,
        .saved = saved_hidden_.as<float>(),
        .width = static_cast<size_t>(config_.hidden_size),
        .saves = step.hidden_saves,
-       .num_rows = shape.num_hidden_saves}
+       .num_rows = plan.shape.num_hidden_saves}
   );
-  const size_t num_logits = batch.logit_rows.size() * static_cast<size_t>(config_.vocab_size);
-  const std::span<float> logits = logits_.as<float>().first(num_logits);
-  if (!logits.empty()) {
-    copy_to_host(stream, std::as_writable_bytes(logits), workspace_.logits);
+  outputs_.collect(stream, batch, step, workspace_.logits);
+}
+
+void CudaModel::compute(const ForwardBatch& batch, const StepPlan& plan, const StepView& step) {
+  const StreamHandle stream = stream_.handle();
+  if (plan.graph != nullptr) {
+    plan.graph->launch(stream);
+    ++num_graph_launches_;
+  } else if (batch.num_tokens() > 0) {
+    decoder_.layers(stream, step, longest_context(batch));
   }
-  stream_.wait();
-  return logits;
+  if (!plan.has_logits) decoder_.logits(stream, step);
+}
+
+StepResult CudaModel::wait() {
+  use_device(options_.device);
+  return outputs_.wait();
 }
 
 size_t CudaModel::num_step_weight_bytes() const {
@@ -246,6 +313,7 @@ size_t CudaModel::workspace_bytes(
 ) {
   return DeviceWorkspace::num_bytes(config, limits, quantization) +
          StepInputs::num_bytes(largest_shape(config, limits)) +
+         StepOutputs::num_bytes(output_sizes(config, limits)) +
          RopeTable::num_bytes(rope_options(config, limits.max_model_len));
 }
 

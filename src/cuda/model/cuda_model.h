@@ -1,6 +1,6 @@
 // A model that runs on a CUDA device: it owns weights, KV cache, workspace, stream and graphs
-// there, all taken by load(); forward() allocates nothing. Called by the engine thread only; load()
-// by another, before.
+// there, all taken by load(); a step takes none of a device's. Called by the engine thread only;
+// load() by another, before.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 #include "cuda/model/device_weights.h"
 #include "cuda/model/device_workspace.h"
 #include "cuda/model/step_inputs.h"
-#include "cuda/pinned_buffer.h"
+#include "cuda/model/step_outputs.h"
 #include "cuda/stream.h"
 #include "kernels/quantized/quantized_matrix.h"
 #include "model/config.h"
@@ -33,9 +33,12 @@ namespace millrace::cuda {
 struct CudaModelOptions {
   RunnerLimits limits;
   int32_t device = 0;
-  // Steps in which each sequence has one token, and its logits are wanted, are one launch; else
-  // every kernel is launched by itself. The results are the same.
+  // Steps in which each sequence has one token, and its logits are wanted, are one launch, and so
+  // are the layers of others; else every kernel is launched by itself. The results are the same.
   bool use_graphs = true;
+  // Of the device's memory, what may be gone when another graph of layers is made: they come in
+  // ascending order, as small steps gain the most. Not measured.
+  int64_t num_graph_bytes = int64_t{512} << 20;
   // How matrices are kept; the output head is int8 with either. None: as they are stored, and
   // bfloat16 where that is not quantized. What they multiply is bfloat16 with all of them.
   std::optional<QuantizedFormat> quantization = {};
@@ -63,13 +66,17 @@ class CudaModel : public ModelRunner {
   int32_t num_blocks() const override { return options_.limits.num_blocks; }
   int32_t num_hidden_slots() const override { return options_.limits.num_hidden_slots; }
   std::span<const float> forward(const ForwardBatch& batch) override;
+  bool draws_tokens() const override { return true; }
+  void launch(const ForwardBatch& batch) override;
+  StepResult wait() override;
 
   // With the quantization that was found.
   const CudaModelOptions& options() const { return options_; }
   size_t num_weight_bytes() const { return weights_.memory.num_bytes(); }
   // Of the matrices that each step reads whole.
   size_t num_step_weight_bytes() const;
-  size_t num_graphs() const { return graphs_.size(); }
+  size_t num_graphs() const { return decodes_.graphs.size() + layers_.graphs.size(); }
+  size_t num_graph_launches() const { return num_graph_launches_; }  // since it was loaded
 
   // What load() takes of the device besides weights, KV blocks, hidden slots and graphs.
   static size_t workspace_bytes(
@@ -84,9 +91,26 @@ class CudaModel : public ModelRunner {
   Result<void> copy_rope_table(ThreadPool& pool);
   Result<void> capture_graphs();
 
-  // The graph that does `batch`, and its shape; null: none.
-  const Graph* graph_of(const ForwardBatch& batch, StepShape& shape) const;
-  StepShape graph_shape(int32_t num_sequences) const;
+  // Graphs of some sizes, ascending.
+  struct Graphs {
+    GraphBuckets buckets;
+    std::vector<Graph> graphs = {};  // of the first buckets
+
+    // The smallest size that holds so many rows; nullopt: no graph does.
+    std::optional<int32_t> size_for(size_t num_rows) const;
+    const Graph& of_size(int32_t size) const;
+  };
+
+  // How a step is done: by a graph of all of it, of its layers, or by none; and its shape.
+  struct StepPlan {
+    const Graph* graph = nullptr;
+    bool has_logits = false;  // the graph computes them
+    StepShape shape;
+  };
+  StepPlan plan_step(const ForwardBatch& batch) const;
+  StepShape decode_shape(StepShape own, int32_t num_sequences) const;
+  StepShape layers_shape(StepShape own, int32_t num_tokens) const;
+  void compute(const ForwardBatch& batch, const StepPlan& plan, const StepView& step);
 
   ModelConfig config_;
   CudaModelOptions options_;
@@ -97,10 +121,11 @@ class CudaModel : public ModelRunner {
   DeviceBuffer rope_;          // [max_model_len][2][head_dim / 2]
   DeviceWorkspace workspace_;
   StepInputs inputs_;
-  PinnedBuffer logits_;    // [max_num_logits, vocab]
+  StepOutputs outputs_;
   DeviceDecoder decoder_;  // it refers to those above
-  GraphBuckets buckets_;
-  std::vector<Graph> graphs_;  // of each bucket; none where graphs are not used
+  Graphs decodes_;         // by sequences: steps of one token each, with the logits of all
+  Graphs layers_;          // by tokens: any step, without its logits
+  size_t num_graph_launches_ = 0;
 };
 
 }  // namespace millrace::cuda

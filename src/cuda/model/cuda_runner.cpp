@@ -14,9 +14,6 @@
 namespace millrace::cuda {
 namespace {
 
-// Kept free for what the driver takes of graphs and of kernels' code: not measured.
-constexpr int64_t kGraphBytes = int64_t{512} << 20;
-
 struct FittedLimits {
   RunnerLimits limits;
   std::vector<std::string> lines;
@@ -39,7 +36,8 @@ Result<FittedLimits> fit(const ModelConfig& config, const CudaRunnerOptions& opt
        .num_workspace_bytes = static_cast<int64_t>(
            CudaModel::workspace_bytes(config, options.limits, options.quantization)
        ),
-       .num_graph_bytes = options.use_graphs ? kGraphBytes : 0,
+       // Kept free for what the driver takes of graphs and of kernels' code.
+       .num_graph_bytes = options.use_graphs ? CudaModelOptions{}.num_graph_bytes : 0,
        .num_kv_bytes = options.kv_cache_bytes}
   );
   if (!memory) return memory.error();

@@ -13,7 +13,7 @@
 
 namespace millrace::cuda {
 
-void DeviceDecoder::forward(StreamHandle stream, const StepView& step, size_t context_len_max)
+void DeviceDecoder::layers(StreamHandle stream, const StepView& step, size_t context_len_max)
     const {
   const DeviceWorkspace& space = parts_.workspace;
   embed(
@@ -28,7 +28,6 @@ void DeviceDecoder::forward(StreamHandle stream, const StepView& step, size_t co
     attention_block(stream, index, step, context_len_max);
     mlp_block(stream, index, step.shape.num_tokens);
   }
-  logits(stream, step);
 }
 
 void DeviceDecoder::attention_block(

@@ -27,10 +27,13 @@ class DeviceDecoder {
 
   explicit DeviceDecoder(const Parts& parts) : parts_(parts) {}
 
-  // The tokens, then the logits, in the workspace: [num_logits, vocab]. Everything a launch depends
-  // on is in the view's shape and in `context_len_max`, tokens of the longest context: with the
-  // same two, a graph of it may be used again.
-  void forward(StreamHandle stream, const StepView& step, size_t context_len_max) const;
+  // The tokens: their K and V, and their last hidden states, in the workspace. Everything a launch
+  // depends on is in the view's shape and in `context_len_max`, tokens of the longest context: with
+  // the same two, a graph of it may be used again.
+  void layers(StreamHandle stream, const StepView& step, size_t context_len_max) const;
+
+  // Then the logits, in the workspace: [num_logits, vocab].
+  void logits(StreamHandle stream, const StepView& step) const;
 
  private:
   // What is multiplied and what follows, of LinearArgs; sizes and bias are the matrix's.
@@ -53,7 +56,6 @@ class DeviceDecoder {
       StreamHandle stream, const KvBlocks& cache, const StepView& step, size_t context_len_max
   ) const;
   void mlp_block(StreamHandle stream, size_t index, size_t num_tokens) const;
-  void logits(StreamHandle stream, const StepView& step) const;
   void join_logits(StreamHandle stream, size_t num_logits) const;
   // How a part of a product goes into the residual stream, to be summed over all ranks.
   LinearEpilogue residual_epilogue() const;

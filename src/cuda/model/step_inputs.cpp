@@ -14,7 +14,7 @@ namespace {
 
 // Elements of each array, in the order in which they lie. What a graph reads comes first, so that
 // its addresses do not depend on copies and saves.
-using Sizes = std::array<size_t, 9>;
+using Sizes = std::array<size_t, 12>;
 
 // Of a struct of int32_t.
 template <class T>
@@ -31,6 +31,9 @@ Sizes sizes_of(const StepShape& shape) {
       shape.num_logits * kElements<RowSource>,
       shape.num_block_copies * kElements<BlockCopy>,
       shape.num_hidden_saves * kElements<RowSave>,
+      shape.num_draws * kElements<DrawRow>,
+      shape.num_logprob_rows,
+      shape.num_pending * kElements<TokenOfDraw>,
   };
 }
 
@@ -68,12 +71,10 @@ void fill(std::span<const int32_t> from, int32_t rest, std::span<int32_t> to) {
   std::ranges::fill(to.subspan(from.size()), rest);
 }
 
-void fill_block_tables(
-    const ForwardBatch& batch, size_t num_columns, int32_t padding_block, std::span<int32_t> to
-) {
+// What lies beyond a context is never read, and stays what it was.
+void fill_block_tables(const ForwardBatch& batch, size_t num_columns, std::span<int32_t> to) {
   const auto from_columns = static_cast<size_t>(batch.max_blocks_per_sequence);
   const size_t num_kept = std::min(from_columns, num_columns);
-  std::ranges::fill(to, padding_block);
   for (size_t i = 0; i < batch.context_lens.size(); ++i) {
     const auto row = batch.block_tables.begin() + static_cast<ptrdiff_t>(i * from_columns);
     std::copy_n(row, num_kept, to.begin() + static_cast<ptrdiff_t>(i * num_columns));
@@ -82,7 +83,7 @@ void fill_block_tables(
 
 void fill_cu_seqlens(const ForwardBatch& batch, std::span<int32_t> to) {
   std::ranges::copy(batch.cu_seqlens, to.begin());
-  for (size_t i = batch.cu_seqlens.size(); i < to.size(); ++i) to[i] = to[i - 1] + 1;
+  std::ranges::fill(to.subspan(batch.cu_seqlens.size()), batch.cu_seqlens.back());
 }
 
 // Structs of int32_t one after the other, zeros behind them: tiles of no rows, the first token's
@@ -104,6 +105,30 @@ void fill_converted(
   }
 }
 
+bool is_drawn(const std::optional<DrawParams>& draw) {
+  return draw.has_value();
+}
+bool has_logprobs(const std::optional<DrawParams>& draw) {
+  return draw && draw->logprobs;
+}
+
+// In the order of their rows.
+void fill_draws(
+    const ForwardBatch& batch, std::span<int32_t> draws, std::span<int32_t> logprob_rows
+) {
+  for (size_t i = 0; i < batch.draws.size(); ++i) {
+    const std::optional<DrawParams>& draw = batch.draws[i];
+    if (!is_drawn(draw)) continue;
+    const auto row = static_cast<int32_t>(i);
+    const DrawRow of_row = DrawRow::of(row, *draw);
+    fill_structs<DrawRow>({&of_row, 1}, draws.first(kElements<DrawRow>));
+    draws = draws.subspan(kElements<DrawRow>);
+    if (!has_logprobs(draw)) continue;
+    logprob_rows.front() = row;
+    logprob_rows = logprob_rows.subspan(1);
+  }
+}
+
 }  // namespace
 
 StepShape shape_of(const ForwardBatch& batch, size_t group) {
@@ -111,10 +136,13 @@ StepShape shape_of(const ForwardBatch& batch, size_t group) {
       .num_tokens = batch.token_ids.size(),
       .num_sequences = batch.context_lens.size(),
       .num_blocks_per_sequence = static_cast<size_t>(batch.max_blocks_per_sequence),
-      .num_tiles = attention_tiles(batch.cu_seqlens, group).size(),
+      .num_tiles = num_attention_tiles(batch.cu_seqlens, group),
       .num_logits = batch.logit_rows.size(),
       .num_block_copies = batch.block_copies.size(),
       .num_hidden_saves = batch.hidden_saves.size(),
+      .num_draws = static_cast<size_t>(std::ranges::count_if(batch.draws, is_drawn)),
+      .num_logprob_rows = static_cast<size_t>(std::ranges::count_if(batch.draws, has_logprobs)),
+      .num_pending = batch.pending.size(),
   };
 }
 
@@ -123,16 +151,18 @@ size_t StepInputs::num_bytes(const StepShape& largest) {
 }
 
 Result<StepInputs> StepInputs::allocate(
-    const StepShape& largest, const Padding& padding, size_t group
+    const StepShape& largest, int32_t padding_slot, size_t group
 ) {
   StepInputs inputs;
-  Result<PinnedBuffer> host = PinnedBuffer::allocate(num_bytes(largest));
-  if (!host) return host.error();
-  inputs.host_ = *std::move(host);
+  for (PinnedBuffer& target : inputs.hosts_) {
+    Result<PinnedBuffer> host = PinnedBuffer::allocate(num_bytes(largest));
+    if (!host) return host.error();
+    target = *std::move(host);
+  }
   Result<DeviceBuffer> device = DeviceBuffer::allocate(num_bytes(largest));
   if (!device) return device.error();
   inputs.device_ = *std::move(device);
-  inputs.padding_ = padding;
+  inputs.padding_slot_ = padding_slot;
   inputs.group_ = group;
   return inputs;
 }
@@ -151,23 +181,28 @@ StepView StepInputs::view(const StepShape& shape) const {
       .logit_sources = as<RowSource>(arrays.next(sizes[6])),
       .block_copies = as<BlockCopy>(arrays.next(sizes[7])),
       .hidden_saves = as<RowSave>(arrays.next(sizes[8])),
+      .draws = as<DrawRow>(arrays.next(sizes[9])),
+      .logprob_rows = arrays.next(sizes[10]).data(),
+      .pending = as<TokenOfDraw>(arrays.next(sizes[11])),
   };
 }
 
-StepView StepInputs::send(StreamHandle stream, const ForwardBatch& batch, const StepShape& shape) {
-  const size_t num_padding = shape.num_tokens - batch.token_ids.size();
-  CHECK(
-      shape.num_sequences == batch.context_lens.size() + num_padding,
-      "padding is sequences of one token"
-  );
+StepView StepInputs::send(
+    StreamHandle stream,
+    const ForwardBatch& batch,
+    std::span<const TokenOfDraw> pending,
+    const StepShape& shape
+) {
+  CHECK(shape.num_sequences >= batch.context_lens.size(), "a shape that holds the batch");
   const Sizes sizes = sizes_of(shape);
-  Cutter arrays(host_.as<int32_t>());
+  const PinnedBuffer& host = hosts_[num_sent_++ % hosts_.size()];
+  Cutter arrays(host.as<int32_t>());
   fill(batch.token_ids, 0, arrays.next(sizes[0]));
   fill(batch.positions, 0, arrays.next(sizes[1]));
-  fill(batch.slot_mapping, padding_.slot, arrays.next(sizes[2]));
+  fill(batch.slot_mapping, padding_slot_, arrays.next(sizes[2]));
   const std::span<int32_t> cu_seqlens = arrays.next(sizes[3]);
   fill_cu_seqlens(batch, cu_seqlens);
-  fill_block_tables(batch, shape.num_blocks_per_sequence, padding_.block, arrays.next(sizes[4]));
+  fill_block_tables(batch, shape.num_blocks_per_sequence, arrays.next(sizes[4]));
   fill_structs<AttentionTile>(attention_tiles(cu_seqlens, group_), arrays.next(sizes[5]));
   const std::span<int32_t> sources = arrays.next(sizes[6]);
   std::ranges::fill(sources, 0);
@@ -180,7 +215,10 @@ StepView StepInputs::send(StreamHandle stream, const ForwardBatch& batch, const 
   fill_converted<RowSave>(batch.hidden_saves, arrays.next(sizes[8]), [](const HiddenSave& save) {
     return RowSave{.token = save.token, .slot = save.slot};
   });
-  device_.write(stream, host_.bytes().first(num_bytes(shape)));
+  const std::span<int32_t> draws = arrays.next(sizes[9]);
+  fill_draws(batch, draws, arrays.next(sizes[10]));
+  fill_structs<TokenOfDraw>(pending, arrays.next(sizes[11]));
+  device_.write(stream, host.bytes().first(num_bytes(shape)));
   return view(shape);
 }
 

@@ -132,6 +132,16 @@ inline void store_words(void* to, const Words4& value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+// A thread runs until it waits, so nobody comes between.
+template <class T>
+void add_to_shared(T* to, T value) {
+  *to += value;
+}
+
+inline double double_from_words(uint32_t lower, uint32_t upper) {
+  return std::bit_cast<double>(static_cast<uint64_t>(upper) << 32 | lower);
+}
+
 inline float float_from_bits(uint32_t bits) {
   return std::bit_cast<float>(bits);
 }

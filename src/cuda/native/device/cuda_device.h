@@ -149,6 +149,21 @@ __device__ inline Words4 load_streaming(const void* from) {
   return result;
 }
 
+// *to += value, as one step that no other thread of the block comes between. Integers: the sum
+// does not depend on who comes first.
+__device__ inline void add_to_shared(uint32_t* to, uint32_t value) {
+  atomicAdd(to, value);
+}
+__device__ inline void add_to_shared(uint64_t* to, uint64_t value) {
+  static_assert(sizeof(uint64_t) == sizeof(unsigned long long));
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
+
+// Of the lower and the upper half of its bits.
+__device__ inline double double_from_words(uint32_t lower, uint32_t upper) {
+  return __hiloint2double(static_cast<int>(upper), static_cast<int>(lower));
+}
+
 __device__ inline float float_from_bits(uint32_t bits) {
   return __uint_as_float(bits);
 }
