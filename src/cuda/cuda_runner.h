@@ -38,7 +38,7 @@ struct CudaRunner {
 
 // kNotFound, "no CUDA device: ...": there is none, or this build has no backend. Else what
 // CudaModel::load() refuses, and kResourceExhausted with what is missing where the model does not
-// fit. `pool` converts weights and is not kept.
+// fit. `pool` converts weights and is not kept; `progress` is told of weights, then of graphs.
 Result<CudaRunner> load_cuda_runner(
     const ModelConfig& config,
     const WeightSource& source,

@@ -136,7 +136,7 @@ Result<std::unique_ptr<CudaModel>> CudaModel::load(
   );
   if (!done) return done.error();
   if (options.use_graphs) {
-    if (done = model->capture_graphs(); !done) return done.error();
+    if (done = model->capture_graphs(progress); !done) return done.error();
   }
   return model;
 }
@@ -177,10 +177,14 @@ Result<void> CudaModel::copy_rope_table(ThreadPool& pool) {
   return {};
 }
 
-Result<void> CudaModel::capture_graphs() {
+Result<void> CudaModel::capture_graphs(const LoadProgress& progress) {
   const StreamHandle stream = stream_.handle();
   const auto context_len_max = static_cast<size_t>(options_.limits.max_model_len);
   const int64_t num_bytes_free = memory_info().num_bytes_free;
+  const auto report = [&] {
+    if (progress)
+      progress(num_graphs(), decodes_.buckets.sizes().size() + layers_.buckets.sizes().size());
+  };
   for (const int32_t size : decodes_.buckets.sizes()) {
     const StepView view = inputs_.view(decode_shape({}, size));
     Result<Graph> graph = Graph::capture(stream, [&] {
@@ -189,6 +193,7 @@ Result<void> CudaModel::capture_graphs() {
     });
     if (!graph) return graph.error();
     decodes_.graphs.push_back(*std::move(graph));
+    report();
   }
   for (const int32_t size : layers_.buckets.sizes()) {
     if (num_bytes_free - memory_info().num_bytes_free >= options_.num_graph_bytes) break;
@@ -197,6 +202,7 @@ Result<void> CudaModel::capture_graphs() {
         Graph::capture(stream, [&] { decoder_.layers(stream, view, context_len_max); });
     if (!graph) return graph.error();
     layers_.graphs.push_back(*std::move(graph));
+    report();
   }
   return {};
 }

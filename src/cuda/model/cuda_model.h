@@ -49,9 +49,10 @@ struct CudaModelOptions {
 
 class CudaModel : public ModelRunner {
  public:
-  // Copies all weights of `source` to the device and captures the graphs. `pool` converts and is
-  // not kept. kNotFound: no such device. kUnsupported for a family that cannot be run;
-  // kInvalidArgument for an option or a tensor that does not fit, kResourceExhausted for memory.
+  // Copies all weights of `source` to the device and captures the graphs; `progress` is told of the
+  // weights, then of the graphs. `pool` converts and is not kept. kNotFound: no such device.
+  // kUnsupported for a family that cannot be run; kInvalidArgument for an option or a tensor that
+  // does not fit, kResourceExhausted for memory.
   static Result<std::unique_ptr<CudaModel>> load(
       const ModelConfig& config,
       const WeightSource& source,
@@ -89,7 +90,7 @@ class CudaModel : public ModelRunner {
   CudaModel(const ModelConfig& config, const CudaModelOptions& options, Stream stream);
   Result<void> allocate(ThreadPool& pool);
   Result<void> copy_rope_table(ThreadPool& pool);
-  Result<void> capture_graphs();
+  Result<void> capture_graphs(const LoadProgress& progress);
 
   // Graphs of some sizes, ascending.
   struct Graphs {

@@ -6,11 +6,14 @@
 namespace millrace::cuda {
 namespace {
 
-std::unique_ptr<CudaModel> load_with(const CudaModelOptions& options) {
+std::unique_ptr<CudaModel> load_with(
+    const CudaModelOptions& options, const LoadProgress& progress = {}
+) {
   const ModelConfig config = tiny_config(ModelFamily::kQwen3);
   ThreadPool pool(1);
-  Result<std::unique_ptr<CudaModel>> model =
-      CudaModel::load(config, TinyWeights(config, kSeed, DType::kBFloat16), options, pool);
+  Result<std::unique_ptr<CudaModel>> model = CudaModel::load(
+      config, TinyWeights(config, kSeed, DType::kBFloat16), options, pool, progress
+  );
   CHECK(model.ok(), model.error().message);
   return *std::move(model);
 }
@@ -55,6 +58,21 @@ TEST(GraphModel, DoesStepsOfTooManySequencesWithoutOne) {
   const auto graphs = load_with({.limits = limits});
   EXPECT_EQ(run_mixed_steps(*graphs), run_mixed_steps(*plain));
   EXPECT_EQ(graphs->num_graph_launches(), 0);
+}
+
+TEST(GraphModel, TellsHowManyOfTheGraphsItHas) {
+  size_t num_calls = 0;
+  size_t num_done = 0;
+  size_t num_all = 0;
+  const auto count = [&](size_t done, size_t all) {
+    num_calls += all == num_all ? 1 : 0;
+    num_done = done;
+    num_all = all;
+  };
+  const auto graphs = load_with({.limits = kLimits}, count);
+  EXPECT_EQ(num_done, graphs->num_graphs());
+  EXPECT_EQ(num_all, graphs->num_graphs());
+  EXPECT_GE(num_calls + 1, graphs->num_graphs());
 }
 
 TEST(GraphModel, MakesNoMoreGraphsThanThereIsMemoryFor) {
