@@ -12,8 +12,8 @@ namespace {
 using Floats = Avx512Lanes;
 
 constexpr size_t kGroupInputs = 64;
-// Fewer tokens wait for memory; the other kernel reads it as fast, and needs no tiles.
-constexpr size_t kTokensMin = 9;
+// Fewer tokens wait for memory, which the other kernel reads as fast.
+constexpr size_t kTokensMin = 5;
 // Tokens whose inputs stay in the second cache while all panels pass by.
 constexpr size_t kBlockInputBytes = size_t{1} << 20;
 constexpr size_t kBlockTokensMax = 256;
