@@ -34,7 +34,7 @@ const std::vector<Shape>& shapes() {
     // More blocks than the bfloat16 kernel asks for ahead.
     for (const size_t num_tokens : {1, 2, 4, 8, 25}) shapes.push_back({num_tokens, 203, 16 * 13});
     // Several passes and tiles of AMX, the last ones not whole; more tokens than a block has.
-    for (const size_t num_tokens : {5, 16, 17, 37}) shapes.push_back({num_tokens, 515, 16 * 7});
+    for (const size_t num_tokens : {5, 17, 37}) shapes.push_back({num_tokens, 515, 16 * 7});
     shapes.push_back({16, 512, 16 * 6});
     shapes.push_back({273, 34, 32});
     return shapes;
@@ -143,8 +143,12 @@ TEST(Linear, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
       for (const Shape& shape : shapes()) {
         const bool with_bias = shape.num_tokens % 2 == 1;
         const Problem problem = make_problem(shape, dtype, epilogue, with_bias);
+        const std::vector<float> by_pairs = solve({Isa::kReference, one}, problem);
+        const std::vector<float> by_tiles =
+            dtype == DType::kBFloat16 ? solve({Isa::kAmxReference, one}, problem) : by_pairs;
         for (const Isa isa : supported_isas()) {
-          const std::vector<float> expected = solve({reference_of(isa), one}, problem);
+          if (isa == reference_of(isa)) continue;  // a plain loop, and the slowest
+          const auto& expected = reference_of(isa) == Isa::kReference ? by_pairs : by_tiles;
           ASSERT_EQ(bits_of(solve({isa, one}, problem)), bits_of(expected))
               << name_of(isa) << ' ' << name_of(dtype) << ' ' << shape.num_tokens << " x "
               << shape.num_inputs << " x " << shape.num_outputs;
