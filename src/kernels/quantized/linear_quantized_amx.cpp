@@ -34,7 +34,7 @@ struct BlockScratch {
   alignas(64) unsigned char weights[2][kPassGroups][kTileBytes];  // signed, as a tile reads them
   alignas(64) float scales[2][kPassGroups][kLanes];
   // Of the tile that is added and of the one that is multiplied meanwhile.
-  alignas(64) int32_t products[2][kPassParts + 2][kTileRows][kLanes] = {};
+  alignas(64) int32_t products[2][kPassParts][kTileRows][kLanes] = {};
   alignas(64) float sums[2 * kBlockTokensMax * kLanes];  // of each tile [panels][tokens][16]
 };
 
