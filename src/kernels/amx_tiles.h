@@ -9,6 +9,7 @@
 namespace millrace {
 namespace {
 
+constexpr size_t kNumTiles = 8;
 constexpr size_t kTileRows = 16;
 constexpr size_t kTileRowBytes = 64;
 constexpr size_t kTileBytes = kTileRows * kTileRowBytes;

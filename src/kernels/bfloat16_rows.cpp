@@ -1,6 +1,9 @@
 #include "kernels/bfloat16_rows.h"
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "base/math.h"
 #include "kernels/bfloat16_rows_kernel.h"
 #include "kernels/dispatch.h"
 
@@ -33,6 +36,23 @@ void round_rows(const Executor& executor, ConstRows x, RowsOf<Out> out) {
 
 void to_bfloat16_rows(const Executor& executor, ConstRows x, RowsOf<BFloat16> out) {
   round_rows(executor, x, out);
+}
+
+void to_bfloat16_tiles(const Executor& executor, ConstRows x, BFloat16* tiles) {
+  const RowFunction<BFloat16> function = kVersions<BFloat16>.find(executor.isa);
+  const size_t row_of_tiles = round_up(x.num_columns, kInputTileColumns);
+  const size_t tile_size = std::min(x.num_rows, kInputTileRows) * kInputTileColumns;
+  executor.for_row_ranges(x.num_rows, x.num_columns, [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; ++row) {
+      BFloat16* out = tiles + row / kInputTileRows * kInputTileRows * row_of_tiles +
+                      row % kInputTileRows * kInputTileColumns;
+      for (size_t column = 0; column < x.num_columns; column += kInputTileColumns) {
+        const size_t count = std::min(x.num_columns - column, kInputTileColumns);
+        function(x.row(row) + column, count, kInputTileColumns, out);
+        out += tile_size;
+      }
+    }
+  });
 }
 
 void round_to_bfloat16_rows(const Executor& executor, ConstRows x, Rows out) {

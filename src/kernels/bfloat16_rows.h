@@ -11,6 +11,14 @@ namespace millrace {
 // written, so that pairs of inputs are whole. The rows are split over the threads.
 void to_bfloat16_rows(const Executor& executor, ConstRows x, RowsOf<BFloat16> out);
 
+// A tile of inputs, as AMX reads it: of so many columns, and so many rows or all there are.
+constexpr size_t kInputTileRows = 16;
+constexpr size_t kInputTileColumns = 32;
+
+// The same values as tiles, [ceil(num_rows / 16)][ceil(num_columns / 32)][min(16, num_rows)][32].
+// Rows that the last tiles have too many are not written.
+void to_bfloat16_tiles(const Executor& executor, ConstRows x, BFloat16* tiles);
+
 // The same values, widened again: for instructions that multiply floats.
 void round_to_bfloat16_rows(const Executor& executor, ConstRows x, Rows out);
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kernels/test_data.h"
 
 namespace millrace {
@@ -25,6 +27,36 @@ TEST(BFloat16Rows, AreRoundedAndPaddedWithZerosOnEveryInstructionSet) {
         const float value = column < num_columns ? x[i / stride * num_columns + column] : 0.0F;
         EXPECT_EQ(narrow[i].bits, to_bfloat16(value).bits) << name_of(isa) << ' ' << i;
         EXPECT_EQ(wide[i], to_float(to_bfloat16(value))) << name_of(isa) << ' ' << i;
+      }
+    }
+  }
+}
+
+TEST(BFloat16Tiles, HoldTheSameValuesTileByTile) {
+  ThreadPool pool(2);
+  const BFloat16 untouched = {0x1234};
+  for (const size_t num_rows : {1, 15, 16, 17, 40}) {
+    for (const size_t num_columns : {1, 31, 32, 33, 1100}) {
+      std::vector<float> x = random_floats(num_rows * num_columns, 6);
+      const size_t num_across = (num_columns + 31) / 32;
+      const size_t rows_of_tile = std::min<size_t>(num_rows, 16);
+      std::vector<BFloat16> expected(
+          (num_rows + 15) / 16 * num_across * rows_of_tile * 32, untouched
+      );
+      for (size_t row = 0; row < num_rows; ++row) {
+        for (size_t column = 0; column < 32 * num_across; ++column) {
+          const size_t tile = row / 16 * num_across + column / 32;
+          const float value = column < num_columns ? x[row * num_columns + column] : 0.0F;
+          expected[(tile * rows_of_tile + row % 16) * 32 + column % 32] = to_bfloat16(value);
+        }
+      }
+      for (const Isa isa : supported_isas()) {
+        std::vector<BFloat16> tiles(expected.size(), untouched);
+        to_bfloat16_tiles({isa, pool}, rows_of(x, num_columns), tiles.data());
+        for (size_t i = 0; i < tiles.size(); ++i) {
+          ASSERT_EQ(tiles[i].bits, expected[i].bits)
+              << name_of(isa) << ", " << num_rows << " x " << num_columns << ", element " << i;
+        }
       }
     }
   }

@@ -21,8 +21,7 @@
 // Rules, because x_avx2.cpp and x_avx512.cpp are compiled for instructions that the machine may
 // lack, and the linker keeps only one copy of an inline function that several files compiled:
 //   1. They include <immintrin.h>, <cstddef>, <cstdint>, tensor/dtype.h (for its types), this
-//   header,
-//      *_lanes.h, lanes_*.h and *_kernel.h, and nothing else.
+//   header, *_lanes.h, lanes_*.h, *_kernel.h and those that name these rules, and nothing else.
 //   2. All they define, except the functions that *_kernel.h declares, is in an anonymous
 //   namespace.
 //   3. They call no function and no constructor of any other header: not std::min, not std::span.

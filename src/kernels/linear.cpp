@@ -1,5 +1,6 @@
 #include "kernels/linear.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -53,6 +54,7 @@ void check_shapes(const LinearArgs& args, size_t num_threads) {
   }
 }
 
+// Floats in rows; also as many as bfloat16 takes in tiles.
 size_t bytes_of_inputs(size_t num_tokens, size_t num_inputs) {
   return num_tokens * round_up(num_inputs, kInputsPerScratchRow) * sizeof(float);
 }
@@ -70,6 +72,11 @@ struct EncodedInputs {
 EncodedInputs encode_inputs(const Executor& executor, const LinearArgs& args) {
   if (args.weights.dtype() != DType::kBFloat16) return {args.x.data, args.x.stride};
   const size_t stride = round_up(args.x.num_columns, kInputsPerScratchRow);
+  if (executor.isa == Isa::kAmx) {
+    auto* tiles = reinterpret_cast<BFloat16*>(args.scratch.data());
+    to_bfloat16_tiles(executor, args.x, tiles);
+    return {tiles, std::min(args.x.num_rows, kInputTileRows) * kInputTileColumns};
+  }
   if (executor.isa >= Isa::kAvx512Dot) {
     auto* rows = reinterpret_cast<BFloat16*>(args.scratch.data());
     to_bfloat16_rows(executor, args.x, {rows, args.x.num_rows, args.x.num_columns, stride});

@@ -164,7 +164,9 @@ size_t run_stretches(const LinearTask& task, size_t panel_begin, size_t panel_en
     }
     for (size_t i = 0; i < kStretches; ++i) {
       const TilePlace place = {panel + i * stretch, unit, 0, kTokens};
-      if (task.exceptions != nullptr) add_exceptions<PackedPairDots>(task, place, sums[i]);
+      if (task.exceptions != nullptr) {
+        add_exceptions(task, place, sums[i], InputInRow<BFloat16>{task});
+      }
       finish_tile<Avx512Lanes>(task, place, sums[i]);
     }
   }

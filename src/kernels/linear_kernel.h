@@ -20,7 +20,8 @@ constexpr size_t kUnpackedPanels = 4;
 
 struct LinearTask {
   // [num_tokens, num_inputs] in the kernel's input type, rows x_stride elements apart. Inputs of a
-  // bfloat16 matrix are rounded to bfloat16, in rows that end with zeros up to an even number.
+  // bfloat16 matrix are rounded to bfloat16, in rows that end with zeros up to an even number; for
+  // linear_amx() they are tiles (bfloat16_rows.h), x_stride elements each.
   const void* x;
   size_t x_stride;
   size_t num_tokens;

@@ -108,18 +108,29 @@ struct TilePlace {
   return result;
 }
 
+// An input of a task, where they lie in rows.
+template <class Input>
+struct InputInRow {
+  const LinearTask& task;
+
+  [[gnu::always_inline]] float operator()(size_t token, size_t column) const {
+    return widened(static_cast<const Input*>(task.x)[token * task.x_stride + column]);
+  }
+};
+
 // The weights that their panels leave out, after all others, in the order of their columns.
-template <class Format>
-void add_exceptions(const LinearTask& task, const TilePlace& place, float* sums) {
-  using Input = typename Format::Input;
-  const Input* x = static_cast<const Input*>(task.x) + place.token_begin * task.x_stride;
+// `input_at(token, column)` says what they are multiplied by.
+template <class InputAt>
+void add_exceptions(
+    const LinearTask& task, const TilePlace& place, float* sums, const InputAt& input_at
+) {
   for (size_t panel = 0; panel < place.num_panels; ++panel) {
     const PanelExceptions& exceptions = task.exceptions[place.panel_begin + panel];
     for (size_t i = 0; i < exceptions.size; ++i) {
       const WeightException& exception = exceptions.data[i];
       const float weight = widened(BFloat16{exception.bits});
       for (size_t token = 0; token < place.num_tokens; ++token) {
-        const float input = widened(x[token * task.x_stride + exception.column]);
+        const float input = input_at(place.token_begin + token, exception.column);
         float& sum = sums[(panel * place.num_tokens + token) * kLanes + exception.row];
         sum = __builtin_fmaf(weight, input, sum);
       }
@@ -191,7 +202,9 @@ void run_tile(const LinearTask& task, const TilePlace& place) {
       alignas(64) float sums[kPanels * kTokens * kLanes];
       ask_for_outputs(task, place);
       Format::template sum_tile<kPanels, kTokens>(task, place.panel_begin, place.token_begin, sums);
-      if (task.exceptions != nullptr) add_exceptions<Format>(task, place, sums);
+      if (task.exceptions != nullptr) {
+        add_exceptions(task, place, sums, InputInRow<typename Format::Input>{task});
+      }
       finish_tile<Lanes>(task, place, sums);
     } else {
       run_tile<Lanes, Shape, Format, kPanels, kTokens + 1>(task, place);

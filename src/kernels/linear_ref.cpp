@@ -71,6 +71,10 @@ float sum_of<TileByTile>(const LinearTask& task, size_t row, const float* x) {
         even = std::fma(weight_at(input), x[input], even);
         odd = std::fma(weight_at(input + 1), x[input + 1], odd);
       }
+      if (end < begin + kTileInputs) {  // the others are products of 0
+        even += 0.0F;
+        odd += 0.0F;
+      }
       sum += even + odd;
     }
     return sum;

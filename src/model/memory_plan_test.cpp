@@ -78,8 +78,9 @@ TEST(MemoryPlan, CountsEachScratchBuffer) {
   EXPECT_EQ(plan->activations.qkv, 10 * (16 + 16) * 4);
   EXPECT_EQ(plan->activations.attention, 10 * 16 * 4);
   EXPECT_EQ(plan->activations.mlp, 10 * 20 * 4);
-  // One thread's tile of 12 tokens x 2 heads: q of 4 each, and 2 + 4 floats of results.
-  EXPECT_EQ(plan->activations.scores, 12 * 2 * (4 + 6) * 4);
+  // One thread's tile of 12 tokens x 2 heads: q of 16 each (it has 4, and AMX reads 32 halves), and
+  // 2 + 4 floats of results.
+  EXPECT_EQ(plan->activations.scores, 12 * 2 * (16 + 6) * 4);
   EXPECT_EQ(plan->activations.router, 0);
   EXPECT_EQ(plan->activations.logits, 3 * (30 + 8) * 4);
   EXPECT_EQ(plan->activations.rope, 100 * 4 * 4);

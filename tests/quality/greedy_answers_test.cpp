@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/check.h"
@@ -143,7 +144,9 @@ void expect_answers(
   const size_t num_different = comparison.differences.size();
   const size_t num_beyond = num_different - num_below(comparison, kNearTieNats);
   EXPECT_GE(static_cast<double>(num_all - num_different), bound.equal_min * num_answers) << name;
-  EXPECT_LE(static_cast<double>(num_beyond), bound.beyond_near_ties_max * num_answers) << name;
+  // Of few answers a share is less than one, and which one it meets is chance.
+  const double num_beyond_max = std::ceil(bound.beyond_near_ties_max * num_answers);
+  EXPECT_LE(static_cast<double>(num_beyond), num_beyond_max) << name;
   EXPECT_EQ(num_below(comparison, bound.margin_max), num_different) << name;
 }
 

@@ -147,6 +147,20 @@ template <class Lanes>
   }
 }
 
+// Likewise, where there may be nothing to merge with.
+template <class Lanes>
+[[gnu::always_inline]] inline void put_outputs(
+    Lanes part, bool is_first, const MergeFactors& factors, size_t row, float* out, size_t n
+) {
+  if (!is_first) {
+    merge_outputs(part, factors, row, out, n);
+  } else if (n == kLanes) {
+    Lanes::store(out, part);
+  } else {
+    Lanes::store_first(out, part, n);
+  }
+}
+
 template <class Lanes>
 void merge_split_lanes(const AttentionTile& tile, size_t split, const float* part, float* state) {
   const size_t num_rows = tile.num_tokens * tile.num_heads;

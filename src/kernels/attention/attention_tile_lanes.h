@@ -220,13 +220,8 @@ void value_tile(
     float* out = outputs + row * tile.head_dim + dim;
 #pragma GCC unroll 8
     for (size_t i = 0; i < kDims; ++i) {
-      if (!rows.chunks.is_first) {
-        merge_outputs(sums[row][i], rows.factors, row, out + i * kLanes, kPartial ? rest : kLanes);
-      } else if (kPartial) {
-        Lanes::store_first(out, sums[row][i], rest);
-      } else {
-        Lanes::store(out + i * kLanes, sums[row][i]);
-      }
+      const size_t count = kPartial ? rest : kLanes;
+      put_outputs(sums[row][i], rows.chunks.is_first, rows.factors, row, out + i * kLanes, count);
     }
   }
 }

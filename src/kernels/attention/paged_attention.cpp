@@ -23,10 +23,12 @@ constexpr KernelVersions<AttendFunction> kAttend = {
     .float32 = {attend_reference<float>, attend_avx2<float>, attend_avx512<float>},
     .float16 = {attend_reference<Float16>, attend_avx2<Float16>, attend_avx512<Float16>},
     .bfloat16 =
-        {attend_reference<BFloat16>,
-         attend_avx2<BFloat16>,
-         attend_avx512<BFloat16>,
-         attend_avx512_dot},
+        {.reference = attend_reference<BFloat16>,
+         .avx2 = attend_avx2<BFloat16>,
+         .avx512 = attend_avx512<BFloat16>,
+         .avx512_dot = attend_avx512_dot,
+         .amx = attend_amx,
+         .amx_reference = attend_amx_reference},
 };
 constexpr IsaVersions<MergeFunction> kMerge = {
     merge_split_reference, merge_split_avx2, merge_split_avx512};
@@ -53,7 +55,7 @@ ScratchLayout scratch_layout(size_t num_heads_per_kv_head, size_t head_dim, size
   const size_t num_splits = div_ceil(context_max, kSplitPositions);
   const size_t num_kept_rows = num_heads_per_kv_head * (num_splits > 0 ? num_splits - 1 : 0);
   return {
-      .queries_size = num_rows * head_dim,
+      .queries_size = num_rows * query_scratch_size(head_dim),
       .state_size = state_size(num_rows, head_dim),
       .kept_size = state_size(num_kept_rows, head_dim),
       .num_kept_rows = num_kept_rows,

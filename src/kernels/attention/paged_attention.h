@@ -18,8 +18,13 @@
 //   float32, float16   float32                ascending; lane i sums positions i, i + 16, ...
 //   bfloat16           rounded to bfloat16    pair by pair, of each pair the odd one first; lane i
 //                                             sums the pairs i, i + 16, ... of positions
+//   bfloat16 with AMX  likewise               step by step: of 32 dimensions or 16 positions the
+//   even
+//                                             ones are summed, and the odd ones, from 0; both
+//                                             together are added; a sum of -0 is 0. l as before
 //
-// Each product is fused into its sum; denormals are zero. For bfloat16 that is what vdpbf16ps does.
+// Each product is fused into its sum; denormals are zero. For bfloat16 that is what vdpbf16ps does,
+// and tdpbf16ps (docs/decisions/0020).
 // Rounding q and e to 8 bits costs less than 2e-3 of the largest value (paged_attention_test.cpp).
 #pragma once
 

@@ -31,8 +31,13 @@ struct AttentionTile {
   size_t block_stride;  // elements from a block to the next
   size_t block_size;
   float scale;
-  void* queries;  // scratch, [num_rows][head_dim] floats: q as the products read it
+  void* queries;  // scratch, query_scratch_size() floats a row: q as the products read it
 };
+
+// Of a row of queries: floats, or for AMX bfloat16 with zeros up to a multiple of 32.
+constexpr size_t query_scratch_size(size_t head_dim) {
+  return head_dim < 16 ? 16 : head_dim;
+}
 
 // The result over one split, or over all from the first to some split:
 //   maxima   [num_rows]            the largest score
@@ -56,6 +61,12 @@ void attend_avx512(const AttentionTile& tile, size_t split_begin, size_t split_e
 void attend_avx512_dot(
     const AttentionTile& tile, size_t split_begin, size_t split_end, float* results
 );
+// Again, in the order of AMX (docs/decisions/0020): its definition, and the kernel. It reads all of
+// a chunk of 16 positions that some row sees.
+void attend_amx_reference(
+    const AttentionTile& tile, size_t split_begin, size_t split_end, float* results
+);
+void attend_amx(const AttentionTile& tile, size_t split_begin, size_t split_end, float* results);
 
 // Merges the state of a split into that of all splits before it.
 void merge_split_reference(

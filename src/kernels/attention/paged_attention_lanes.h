@@ -12,6 +12,33 @@
 namespace millrace {
 namespace {
 
+// Turns up to 16 rows' scores into weights, says how many positions each row sees, and merges the
+// sums into the state. Returns what the outputs are merged by, if they are.
+template <class Lanes, class Product>
+MergeFactors soften_rows(
+    const AttentionTile& tile,
+    const SplitChunks<Product>& chunks,
+    size_t row_begin,
+    size_t num_rows,
+    float (*scores)[kSplitPositions],
+    typename Product::Operand (*weights)[kSplitPositions],
+    size_t* counts,
+    const StateRows& at
+) {
+  float maxima[kLanes] = {};
+  float sums[kLanes] = {};
+  for (size_t row = 0; row < num_rows; ++row) {
+    const size_t token = (row_begin + row) / tile.num_heads;
+    const size_t seen = tile.first_position + token + 1 - chunks.position;
+    counts[row] = seen < kSplitPositions ? seen : kSplitPositions;
+    maxima[row] = largest_score<Lanes>(scores[row], counts[row]);
+    sums[row] = soften<Lanes, Product>(scores[row], counts[row], maxima[row], weights[row]);
+  }
+  if (!chunks.is_first) return merge_sums<Lanes>(at, maxima, sums, num_rows);
+  set_sums(at, maxima, sums, num_rows);
+  return {};
+}
+
 template <class Lanes, class Product, class Shape, size_t kRows>
 void attend_rows(
     const AttentionTile& tile, const SplitChunks<Product>& chunks, size_t row_begin, float* state
@@ -31,21 +58,9 @@ void attend_rows(
   }
 
   RowsOfSplit<Product, kRows> rows = {chunks, weights, {}, {}, is_asking};
-  float maxima[kLanes] = {};
-  float sums[kLanes] = {};
-  for (size_t row = 0; row < kRows; ++row) {
-    const size_t token = (row_begin + row) / tile.num_heads;
-    const size_t seen = tile.first_position + token + 1 - chunks.position;
-    rows.counts[row] = seen < kSplitPositions ? seen : kSplitPositions;
-    maxima[row] = largest_score<Lanes>(scores[row], rows.counts[row]);
-    sums[row] = soften<Lanes, Product>(scores[row], rows.counts[row], maxima[row], weights[row]);
-  }
   const StateRows at = state_rows(tile, row_begin, state);
-  if (chunks.is_first) {
-    set_sums(at, maxima, sums, kRows);
-  } else {
-    rows.factors = merge_sums<Lanes>(at, maxima, sums, kRows);
-  }
+  rows.factors =
+      soften_rows<Lanes, Product>(tile, chunks, row_begin, kRows, scores, weights, rows.counts, at);
 
   size_t dim = 0;
   for (; dim + Shape::kDims * kLanes <= tile.head_dim; dim += Shape::kDims * kLanes) {
@@ -78,10 +93,17 @@ void attend_row_tile(
   attend_rows<Lanes, Product, Shape, kRows>(tile, chunks, row_begin, state);
 }
 
-// Rows in tiles of up to Shape::kRowsMax, as equal as can be.
-template <class Lanes, class Product, class Shape>
-void attend_lanes(const AttentionTile& tile, size_t split_begin, size_t split_end, float* results) {
-  encode_queries<Lanes, Product>(tile);
+// Calls attend(chunks, row_begin, num_rows, state) for each split and some rows at a time: at most
+// rows_max, as equal as can be.
+template <class Product, class Attend>
+[[gnu::always_inline]] inline void for_each_row_tile(
+    const AttentionTile& tile,
+    size_t split_begin,
+    size_t split_end,
+    float* results,
+    size_t rows_max,
+    const Attend& attend
+) {
   const size_t num_rows = tile.num_tokens * tile.num_heads;
   SplitChunks<Product> both[2];
   find_chunks(tile, split_begin, both[split_begin % 2]);
@@ -92,14 +114,24 @@ void attend_lanes(const AttentionTile& tile, size_t split_begin, size_t split_en
     chunks.next_keys = split + 1 < split_end ? next.keys : chunks.keys;
     chunks.is_first = split == 0 || split_begin > 0;
     size_t row = first_row_of(tile, split);
-    for (size_t num_tiles = (num_rows - row + Shape::kRowsMax - 1) / Shape::kRowsMax; num_tiles > 0;
+    for (size_t num_tiles = (num_rows - row + rows_max - 1) / rows_max; num_tiles > 0;
          --num_tiles) {
       const size_t count = (num_rows - row + num_tiles - 1) / num_tiles;
-      attend_row_tile<Lanes, Product, Shape>(tile, chunks, row, count, results);
+      attend(chunks, row, count, results);
       row += count;
     }
     if (split_begin > 0) results += num_rows * (2 + tile.head_dim);
   }
+}
+
+template <class Lanes, class Product, class Shape>
+void attend_lanes(const AttentionTile& tile, size_t split_begin, size_t split_end, float* results) {
+  encode_queries<Lanes, Product>(tile);
+  const auto attend =
+      [&](const SplitChunks<Product>& chunks, size_t row_begin, size_t num_rows, float* state) {
+        attend_row_tile<Lanes, Product, Shape>(tile, chunks, row_begin, num_rows, state);
+      };
+  for_each_row_tile<Product>(tile, split_begin, split_end, results, Shape::kRowsMax, attend);
 }
 
 }  // namespace

@@ -60,18 +60,52 @@ struct RowSums {
   float sum;
 };
 
+// The orders of a sum of `count` products: sum(count, step, product) adds up product(i, sum), which
+// is products i of a row fused into a sum. `step`: what one instruction of AMX takes.
 template <class Kv>
+struct InTurn {
+  using Element = Kv;
+
+  template <class Product>
+  static float sum(size_t count, size_t, const Product& product) {
+    constexpr size_t kDepth = kKvDepth<Kv>;
+    float sum = 0.0F;
+    for (size_t i = 0; i < count; i += kDepth) {
+      for (size_t e = kDepth; e-- > 0;) sum = product(i + e, sum);
+    }
+    return sum;
+  }
+};
+struct InSteps {
+  using Element = BFloat16;
+
+  template <class Product>
+  static float sum(size_t count, size_t step, const Product& product) {
+    float sum = 0.0F;
+    for (size_t begin = 0; begin < count; begin += step) {
+      float even = 0.0F;
+      float odd = 0.0F;
+      for (size_t i = begin; i < std::min(begin + step, count); i += 2) {
+        even = product(i, even);
+        odd = product(i + 1, odd);
+      }
+      sum += even + odd;
+    }
+    return sum + 0.0F;  // a difference that was flushed to -0 becomes 0
+  }
+};
+constexpr size_t kStepDimensions = 32;
+constexpr size_t kStepPositions = 16;
+
+template <class Order, class Kv>
 float score(const RowOfSplit<Kv>& row, size_t i) {
   const AttentionTile& tile = row.tile;
   const float* q =
       tile.q + row.row / tile.num_heads * tile.q_stride + row.row % tile.num_heads * tile.head_dim;
-  float sum = 0.0F;
-  for (size_t d = 0; d < tile.head_dim; d += kKvDepth<Kv>) {
-    for (size_t e = kKvDepth<Kv>; e-- > 0;) {
-      sum = std::fma(row.key(i, d + e), operand<Kv>(q[d + e] * tile.scale), sum);
-    }
-  }
-  return std::min(kScoreMax, sum);
+  const auto product = [&](size_t d, float sum) {
+    return std::fma(row.key(i, d), operand<Kv>(q[d] * tile.scale), sum);
+  };
+  return std::min(kScoreMax, Order::sum(tile.head_dim, kStepDimensions, product));
 }
 
 // In lanes that each take a unit of kKvDepth in turn, the last of a unit first.
@@ -89,24 +123,21 @@ float sum_in_lanes(const std::array<float, kSplitPositions>& weights) {
 }
 
 // `outputs`: [head_dim].
-template <class Kv>
+template <class Order, class Kv>
 RowSums attend_row(const RowOfSplit<Kv>& row, float* outputs) {
-  constexpr size_t kDepth = kKvDepth<Kv>;
   std::array<float, kSplitPositions> weights = {};
   float maximum = -kScoreMax;
   for (size_t i = 0; i < row.count; ++i) {
-    weights[i] = score(row, i);
+    weights[i] = score<Order>(row, i);
     maximum = std::max(maximum, weights[i]);
   }
   for (size_t i = 0; i < row.count; ++i) {
     weights[i] = operand<Kv>(exp_reference(weights[i] - maximum));
   }
   for (size_t d = 0; d < row.tile.head_dim; ++d) {
-    float sum = 0.0F;
-    for (size_t i = 0; i < row.count; i += kDepth) {
-      for (size_t e = kDepth; e-- > 0;) sum = std::fma(row.value(i + e, d), weights[i + e], sum);
-    }
-    outputs[d] = sum;
+    outputs[d] = Order::sum(row.count, kStepPositions, [&](size_t i, float sum) {
+      return std::fma(row.value(i, d), weights[i], sum);
+    });
   }
   return {maximum, sum_in_lanes<Kv>(weights)};
 }
@@ -133,12 +164,9 @@ size_t first_row_of(const AttentionTile& tile, size_t split) {
   return position > tile.first_position ? (position - tile.first_position) * tile.num_heads : 0;
 }
 
-}  // namespace
-
-template <class Kv>
-void attend_reference(
-    const AttentionTile& tile, size_t split_begin, size_t split_end, float* results
-) {
+template <class Order>
+void attend_in(const AttentionTile& tile, size_t split_begin, size_t split_end, float* results) {
+  using Kv = typename Order::Element;
   const size_t num_rows = tile.num_tokens * tile.num_heads;
   for (size_t split = split_begin; split < split_end; ++split) {
     const size_t position = split * kSplitPositions;
@@ -146,7 +174,7 @@ void attend_reference(
       const size_t seen = tile.first_position + row / tile.num_heads + 1 - position;
       const RowOfSplit<Kv> of_split = {tile, row, position, std::min(seen, kSplitPositions)};
       std::array<float, kHeadDimMax> outputs;
-      const RowSums sums = attend_row(of_split, outputs.data());
+      const RowSums sums = attend_row<Order>(of_split, outputs.data());
       if (split == 0 || split_begin > 0) {
         results[row] = sums.maximum;
         results[num_rows + row] = sums.sum;
@@ -157,6 +185,21 @@ void attend_reference(
     }
     if (split_begin > 0) results += num_rows * (2 + tile.head_dim);
   }
+}
+
+}  // namespace
+
+template <class Kv>
+void attend_reference(
+    const AttentionTile& tile, size_t split_begin, size_t split_end, float* results
+) {
+  attend_in<InTurn<Kv>>(tile, split_begin, split_end, results);
+}
+
+void attend_amx_reference(
+    const AttentionTile& tile, size_t split_begin, size_t split_end, float* results
+) {
+  attend_in<InSteps>(tile, split_begin, split_end, results);
 }
 
 void merge_split_reference(

@@ -244,8 +244,10 @@ TEST(PagedAttention, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
   ThreadPool three(3);
   for (const Shape& shape : shapes()) {
     Batch batch(shape, kSequences, 1);
-    const std::vector<uint32_t> expected = bits_of(batch.attend({Isa::kReference, one}));
+    const std::vector<uint32_t> by_pairs = bits_of(batch.attend({Isa::kReference, one}));
+    const std::vector<uint32_t> by_tiles = bits_of(batch.attend({Isa::kAmxReference, one}));
     for (const Isa isa : supported_isas()) {
+      const auto& expected = reference_of(isa) == Isa::kReference ? by_pairs : by_tiles;
       ASSERT_EQ(bits_of(batch.attend({isa, one})), expected) << name_of(isa);
       ASSERT_EQ(bits_of(batch.attend({isa, three})), expected) << name_of(isa);
     }
@@ -309,18 +311,22 @@ TEST(PagedAttention, SplitsLongContextsOverThreadsToTheSameBits) {
   for (const Shape& shape : shapes) {
     // A decode, some tokens to verify, and a short neighbour.
     Batch batch(shape, {{8, 5202, 1}, {9, 3070, 5}, {10, 40, 1}}, 3);
-    const std::vector<float> out = batch.attend({Isa::kReference, one});
+    const std::vector<float> by_pairs = batch.attend({Isa::kReference, one});
+    const std::vector<float> by_tiles = batch.attend({Isa::kAmxReference, one});
     for (const size_t num_threads : {1, 2, 5, 16}) {
       ThreadPool pool(num_threads);
       for (const Isa isa : supported_isas()) {
-        ASSERT_EQ(bits_of(batch.attend({isa, pool})), bits_of(out))
+        const auto& expected = reference_of(isa) == Isa::kReference ? by_pairs : by_tiles;
+        ASSERT_EQ(bits_of(batch.attend({isa, pool})), bits_of(expected))
             << name_of(isa) << ' ' << num_threads;
       }
     }
     for (const size_t head : {0UL, shape.num_heads - 1}) {
       const std::vector<double> exact = exact_attention(shape, 8, 5202, head);
       for (size_t d = 0; d < shape.head_dim; ++d) {
-        ASSERT_NEAR(out[head * shape.head_dim + d], exact[d], tolerance(shape.dtype));
+        const size_t i = head * shape.head_dim + d;
+        ASSERT_NEAR(by_pairs[i], exact[d], tolerance(shape.dtype));
+        ASSERT_NEAR(by_tiles[i], exact[d], tolerance(shape.dtype));
       }
     }
   }
@@ -365,7 +371,13 @@ TEST(PagedAttention, MakesNoNanOfScoresBeyondTheLargestFloat) {
       EXPECT_NEAR(expected[0], mean, 1e-6);
       for (const float x : expected) ASSERT_TRUE(std::isfinite(x));
       for (const Isa isa : supported_isas()) {
-        ASSERT_EQ(bits_of(batch.attend({isa, pool})), bits_of(expected)) << name_of(isa);
+        const std::vector<float> out = batch.attend({isa, pool});
+        if (reference_of(isa) == Isa::kReference) {
+          ASSERT_EQ(bits_of(out), bits_of(expected)) << name_of(isa);
+        } else {
+          ASSERT_NEAR(out[0], mean, 1e-6) << name_of(isa);
+          ASSERT_EQ(bits_of(out), bits_of(batch.attend({reference_of(isa), pool})));
+        }
       }
     }
   }
@@ -379,8 +391,10 @@ TEST(PagedAttention, TreatsDenormalsAsZeroOnEveryInstructionSet) {
   };
   for (const Shape& shape : shapes()) {
     Batch batch(shape, {{13, 20, 30}}, 1, tiny);
-    const std::vector<float> expected = batch.attend({Isa::kReference, pool});
+    const std::vector<float> by_pairs = batch.attend({Isa::kReference, pool});
+    const std::vector<float> by_tiles = batch.attend({Isa::kAmxReference, pool});
     for (const Isa isa : supported_isas()) {
+      const auto& expected = reference_of(isa) == Isa::kReference ? by_pairs : by_tiles;
       ASSERT_EQ(bits_of(batch.attend({isa, pool})), bits_of(expected)) << name_of(isa);
     }
   }

@@ -5,6 +5,7 @@
 #include "kernels/quantized/dots_avx512.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/tile_memory_lanes.h"
+#include "kernels/token_blocks.h"
 
 namespace millrace {
 namespace {
@@ -15,8 +16,8 @@ constexpr size_t kGroupInputs = 64;
 // Fewer tokens wait for memory, which the other kernel reads as fast.
 constexpr size_t kTokensMin = 5;
 // Tokens whose inputs stay in the second cache while all panels pass by.
-constexpr size_t kBlockInputBytes = size_t{1} << 20;
-constexpr size_t kBlockTokensMax = 256;
+constexpr TokenBlocks kBlocks = {
+    .num_bytes_max = size_t{1} << 20, .num_tokens_max = 256, .num_tile_tokens = kTileRows};
 // Groups whose weights, and the sums of a few tokens, stay in the first cache.
 constexpr size_t kPassGroups = 4;
 constexpr size_t kTermsMax = 2;
@@ -35,7 +36,7 @@ struct BlockScratch {
   alignas(64) float scales[2][kPassGroups][kLanes];
   // Of the tile that is added and of the one that is multiplied meanwhile.
   alignas(64) int32_t products[2][kPassParts][kTileRows][kLanes] = {};
-  alignas(64) float sums[2 * kBlockTokensMax * kLanes];  // of each tile [panels][tokens][16]
+  alignas(64) float sums[2 * kBlocks.num_tokens_max * kLanes];  // of each tile [panels][tokens][16]
 };
 
 struct GroupRange {
@@ -277,13 +278,11 @@ void linear_quantized_amx(const QuantizedTask& task, size_t panel_begin, size_t 
   if (num_tokens < kTokensMin) {
     return linear_quantized_avx512_dot<Weights>(task, panel_begin, panel_end);
   }
-  const size_t fitting = kBlockInputBytes / task.row_stride / kTileRows * kTileRows;
-  const size_t tokens_max = fitting < kTileRows         ? kTileRows
-                            : fitting > kBlockTokensMax ? kBlockTokensMax
-                                                        : fitting;
-  for (size_t token = 0; token < num_tokens; token += tokens_max) {
+  const size_t num_block_tokens = kBlocks.num_tokens_of(num_tokens, task.row_stride);
+  for (size_t token = 0; token < num_tokens; token += num_block_tokens) {
     const size_t rest = num_tokens - token;
-    const TilePlace place = {panel_begin, 0, token, rest < tokens_max ? rest : tokens_max};
+    const size_t count = rest < num_block_tokens ? rest : num_block_tokens;
+    const TilePlace place = {panel_begin, 0, token, count};
     run_block<Weights>(task, panel_begin, panel_end, place);
   }
 }

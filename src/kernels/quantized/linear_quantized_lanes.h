@@ -7,6 +7,7 @@
 #include "kernels/linear_lanes.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/quantized_tile_lanes.h"
+#include "kernels/token_blocks.h"
 
 namespace millrace {
 namespace {
@@ -14,8 +15,10 @@ namespace {
 constexpr size_t kTilePanels = 2;  // gate and up
 // Tokens that share a way through the panels: their inputs stay in the second cache, and each way
 // takes the weights from memory anew.
-constexpr size_t kBlockInputBytes = 528 << 10;  // 96 tokens of 4864 inputs
-constexpr size_t kBlockTokensMax = 256;
+constexpr TokenBlocks kBlocks = {
+    .num_bytes_max = 528 << 10,  // 96 tokens of 4864 inputs
+    .num_tokens_max = 256,
+    .num_tile_tokens = 1};
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
 constexpr size_t kBlockWeightBytes = 16384;
 // Up to so many groups (of each term), few tokens take one panel after another: one stream of
@@ -75,7 +78,7 @@ WeightsAhead share_of(
 // kPanels panels for a block of tokens, dealt evenly over tiles.
 template <class Dots, class Shape, class Weights, size_t kPanels>
 void run_block(const QuantizedTask& task, const TilePlace& place) {
-  alignas(64) float sums[kPanels * kBlockTokensMax * kLanes];
+  alignas(64) float sums[kPanels * kBlocks.num_tokens_max * kLanes];
   constexpr size_t kTokensMax = Shape::tokens_for(kPanels);
   constexpr size_t kBlockGroups = kBlockWeightBytes / (kPanels * Weights::kGroupBytes);
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
@@ -118,19 +121,13 @@ void run_quantized_panels(const QuantizedTask& task, const TilePlace& place) {
   }
 }
 
-// At most kBlockTokensMax.
-inline size_t num_token_blocks(const QuantizedTask& task) {
-  size_t tokens_max = kBlockInputBytes / task.row_stride;
-  tokens_max = tokens_max < 1 ? 1 : tokens_max > kBlockTokensMax ? kBlockTokensMax : tokens_max;
-  return (task.output.num_tokens + tokens_max - 1) / tokens_max;
-}
-
 template <class Dots, class Shape, class Weights>
 void linear_quantized_lanes(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  const size_t num_blocks = num_token_blocks(task);
-  for (size_t block = 0; block < num_blocks; ++block) {
-    const size_t token = task.output.num_tokens * block / num_blocks;
-    const size_t count = task.output.num_tokens * (block + 1) / num_blocks - token;
+  const size_t num_tokens = task.output.num_tokens;
+  const size_t num_block_tokens = kBlocks.num_tokens_of(num_tokens, task.row_stride);
+  for (size_t token = 0; token < num_tokens; token += num_block_tokens) {
+    const size_t rest = num_tokens - token;
+    const size_t count = rest < num_block_tokens ? rest : num_block_tokens;
     size_t panel = panel_begin;
     for (; panel + kTilePanels <= panel_end; panel += kTilePanels) {
       run_quantized_panels<Dots, Shape, Weights, kTilePanels>(
