@@ -18,24 +18,16 @@ constexpr size_t kTokensMin = 5;
 // Tokens whose inputs stay in the second cache while all panels pass by.
 constexpr TokenBlocks kBlocks = {
     .num_bytes_max = size_t{1} << 20, .num_tokens_max = 256, .num_tile_tokens = kTileRows};
-// Groups whose weights, and the sums of a few tokens, stay in the first cache.
-constexpr size_t kPassGroups = 4;
-constexpr size_t kTermsMax = 2;
-constexpr size_t kPassParts = kPassGroups * kTermsMax;
-
-// The registers: of whole tiles of 16 tokens, and of the tokens that are left over.
-constexpr int kSumTile = 0;
-constexpr int kInputTile = 1;
-constexpr int kRestSumTile = 2;
-constexpr int kRestInputTile = 3;
-constexpr int kWeightTile = 4;
+// A part is a term of a group; those of a pass lie one after the other in the inputs. The weights
+// of a pass, and the products of two tiles of tokens, stay in the first cache.
+constexpr size_t kPassParts = 4;
+constexpr size_t kUnitTiles = 2;
 
 // All that the first cache is to hold.
 struct BlockScratch {
-  alignas(64) unsigned char weights[2][kPassGroups][kTileBytes];  // signed, as a tile reads them
-  alignas(64) float scales[2][kPassGroups][kLanes];
-  // Of the tile that is added and of the one that is multiplied meanwhile.
-  alignas(64) int32_t products[2][kPassParts][kTileRows][kLanes] = {};
+  alignas(64) unsigned char weights[2][kPassParts][kTileBytes];  // signed, as a tile reads them
+  alignas(64) float scales[2][kPassParts][kLanes];
+  alignas(64) int32_t products[2][kUnitTiles][kPassParts][kTileRows][kLanes];
   alignas(64) float sums[2 * kBlocks.num_tokens_max * kLanes];  // of each tile [panels][tokens][16]
 };
 
@@ -66,86 +58,81 @@ struct GroupRange {
   }
 }
 
-// kPanels panels for a block of tokens, some groups in each pass. A tile is one panel and up to 16
-// tokens; while the sums of one are scaled and added, the products of the next are under way.
+// The registers: 0 .. 3 are products, of two tiles with a panel and then with the next; 4 and 5 are
+// inputs.
+constexpr int kWeightTile = 6;
+
+// kPanels panels for a block of tokens, some groups in each pass: of two tiles of up to 16 tokens
+// all products, so that each weight and each input is read for two, and then all sums. One after
+// the other, as vector operations have one port instead of two while tiles are multiplied.
 template <class Weights, size_t kPanels>
 class BlockProduct {
  public:
   BlockProduct(const QuantizedTask& task, const TilePlace& block, BlockScratch& scratch)
-      : task_(task), block_(block), scratch_(scratch) {}
+      : task_(task), block_(block), scratch_(scratch), pass_groups_(kPassParts / task.num_terms) {}
 
   void run() const {
-    for (size_t begin = 0; begin < task_.num_groups; begin += kPassGroups) {
-      const size_t rest = task_.num_groups - begin;
-      add_groups({begin, begin + (rest < kPassGroups ? rest : kPassGroups)});
+    for (size_t begin = 0; begin < task_.num_groups; begin += pass_groups_) {
+      add_groups(pass_from(begin));
     }
   }
 
  private:
-  struct Tile {
-    size_t panel;  // of the block's
-    size_t token;  // of the block's
-    size_t num_tokens;
-  };
-
-  // A term of a group: of those of a pass.
-  struct Part {
-    size_t group = 0;
-    size_t term = 0;
-    size_t index = 0;
-  };
-  [[gnu::always_inline]] void step(Part& part) const {
-    ++part.index;
-    if (++part.term < task_.num_terms) return;
-    part.term = 0;
-    ++part.group;
+  GroupRange pass_from(size_t group) const {
+    const size_t rest = task_.num_groups - group;
+    return {group, group + (rest < pass_groups_ ? rest : pass_groups_)};
   }
+  bool is_last(GroupRange groups) const { return groups.end == task_.num_groups; }
+  size_t num_parts(GroupRange groups) const {
+    return (groups.end - groups.begin) * task_.num_terms;
+  }
+  size_t group_of(size_t part) const { return task_.num_terms == 1 ? part : part / 2; }
 
-  // The panels in turn, then the next tokens.
-  Tile tile_at(size_t index) const {
-    const size_t token = index / kPanels * kTileRows;
+  // Of the block's tokens. The last tile of several has 16 rows as well: the first ones are tokens
+  // of the tile before, which are not added again.
+  struct Tile {
+    size_t token;       // the first that is added
+    size_t num_tokens;  // that are added
+    size_t row_begin;   // the first token's
+  };
+  Tile tile_at(size_t token) const {
     const size_t rest = block_.num_tokens - token;
-    return {index % kPanels, token, rest < kTileRows ? rest : kTileRows};
+    const size_t num_tokens = rest < kTileRows ? rest : kTileRows;
+    return {token, num_tokens, token == 0 ? 0 : kTileRows - num_tokens};
   }
 
   void add_groups(GroupRange groups) const {
     for (size_t panel = 0; panel < kPanels; ++panel) read_groups(panel, groups);
-    const size_t num_tiles = (block_.num_tokens + kTileRows - 1) / kTileRows * kPanels;
-    const size_t num_groups = groups.end - groups.begin;
-    for (Part part; part.group < num_groups; step(part)) multiply(tile_at(0), groups, part, 0);
-    const WeightsAhead ahead = weights_after(groups);
-    const size_t lines_per_tile = (ahead.num_lines + num_tiles - 1) / num_tiles;
-    size_t next_line = 0;
-    const bool is_last = groups.end == task_.num_groups;
-    for (size_t i = 0; i < num_tiles; ++i) {
-      const Tile tile = tile_at(i);
-      const Tile next = i + 1 < num_tiles ? tile_at(i + 1) : Tile{};
-      const TilePlace outputs = {
-          block_.panel_begin, kPanels, block_.token_begin + tile.token, tile.num_tokens};
-      ask_for_weights<kPanels>(ahead, next_line, lines_per_tile, task_.panel_bytes);
-      if (is_last && tile.panel == 0) ask_for_outputs(task_.output, outputs);
-      if (tile.num_tokens == kTileRows) {
-        add_tile<true>(tile, groups, i % 2, next);
+    constexpr size_t kUnitTokens = kUnitTiles * kTileRows;
+    const size_t num_units = (block_.num_tokens + kUnitTokens - 1) / kUnitTokens;
+    Asking asking = asking_after(groups, num_units * num_parts(groups));
+    for (size_t token = 0; token < block_.num_tokens; token += kUnitTokens) {
+      const Tile first = tile_at(token);
+      if (token + kTileRows < block_.num_tokens) {
+        const Tile second = tile_at(token + kTileRows);
+        multiply<2>(groups, row_at(first), row_at(second), asking);
+        add_tile(first, groups, 0);
+        add_tile(second, groups, 1);
       } else {
-        add_tile<false>(tile, groups, i % 2, next);
-      }
-      if (is_last && tile.panel + 1 == kPanels) {
-        finish_tile<Floats>(task_.output, outputs, sums_of({0, tile.token, tile.num_tokens}));
+        multiply<1>(groups, row_at(first), nullptr, asking);
+        add_tile(first, groups, 0);
       }
     }
   }
 
   // What the next pass will read: of these panels, or the first groups of the next ones. Past the
   // last panel hints ask for what nobody reads.
-  WeightsAhead weights_after(GroupRange groups) const {
-    const bool is_last = groups.end == task_.num_groups;
-    const size_t begin = is_last ? 0 : groups.end;
-    const size_t rest = task_.num_groups - begin;
-    const size_t end = begin + (rest < kPassGroups ? rest : kPassGroups);
-    const size_t first = group_offset(Weights::kGroupBytes, begin) / 64;
-    const size_t last = group_offset(Weights::kGroupBytes, end) / 64;
-    const unsigned char* data = panel_at(is_last ? kPanels : 0);
-    return {data + first * 64, last - first};
+  struct Asking {
+    WeightsAhead ahead;
+    size_t lines_per_turn;
+    size_t next_line = 0;
+  };
+  Asking asking_after(GroupRange groups, size_t num_turns) const {
+    const GroupRange next = pass_from(is_last(groups) ? 0 : groups.end);
+    const size_t first = group_offset(Weights::kGroupBytes, next.begin) / 64;
+    const size_t count = group_offset(Weights::kGroupBytes, next.end) / 64 - first;
+    const unsigned char* data = panel_at(is_last(groups) ? kPanels : 0) + first * 64;
+    return {{data, count}, (count + num_turns - 1) / num_turns};
   }
 
   // Weights and scales of some groups of a panel.
@@ -162,70 +149,103 @@ class BlockProduct {
     }
   }
 
-  // The products of one part of a tile, into one of the two places for them.
-  [[gnu::always_inline]] void multiply(const Tile& tile, GroupRange groups, Part part, size_t place)
-      const {
-    const unsigned char* inputs =
-        row_at(tile) + (groups.begin * task_.num_terms + part.index) * kGroupInputs;
-    const unsigned char* weights = scratch_.weights[tile.panel][part.group];
-    int32_t* products = scratch_.products[place][part.index][0];
-    if (tile.num_tokens == kTileRows) {
-      multiply_tile<kSumTile, kInputTile>(inputs, weights, products);
-    } else {
-      multiply_tile<kRestSumTile, kRestInputTile>(inputs, weights, products);
+  // The products of one or two tiles with all parts of some groups.
+  template <size_t kTiles>
+  void multiply(
+      GroupRange groups,
+      const unsigned char* first_rows,
+      const unsigned char* second_rows,
+      Asking& asking
+  ) const {
+    const size_t stride = task_.row_stride;
+    size_t input = groups.begin * task_.num_terms * kGroupInputs;
+    for (size_t part = 0; part < num_parts(groups); ++part, input += kGroupInputs) {
+      load_tile<4>(first_rows + input, stride);
+      if constexpr (kTiles == 2) load_tile<5>(second_rows + input, stride);
+      multiply_panel<0, kTiles>(part);
+      if constexpr (kPanels == 2) multiply_panel<1, kTiles>(part);
+      store_products<0, kTiles>(part);
+      if constexpr (kPanels == 2) store_products<1, kTiles>(part);
+      ask_for_weights<kPanels>(
+          asking.ahead, asking.next_line, asking.lines_per_turn, task_.panel_bytes
+      );
     }
   }
-  template <int kSum, int kInput>
-  [[gnu::always_inline]] void multiply_tile(
-      const unsigned char* inputs, const unsigned char* weights, int32_t* products
-  ) const {
-    load_tile<kInput>(inputs, task_.row_stride);
-    load_tile<kWeightTile>(weights, kTileRowBytes);
-    clear_tile<kSum>();
-    add_byte_products<kSum, kInput, kWeightTile>();
-    store_tile<kSum>(products, kTileRowBytes);
+  template <int kPanel, size_t kTiles>
+  [[gnu::always_inline]] void multiply_panel(size_t part) const {
+    load_tile<kWeightTile + kPanel>(scratch_.weights[kPanel][group_of(part)], kTileRowBytes);
+    clear_tile<2 * kPanel>();
+    add_byte_products<2 * kPanel, 4, kWeightTile + kPanel>();
+    if constexpr (kTiles == 2) {
+      clear_tile<2 * kPanel + 1>();
+      add_byte_products<2 * kPanel + 1, 5, kWeightTile + kPanel>();
+    }
+  }
+  template <int kPanel, size_t kTiles>
+  [[gnu::always_inline]] void store_products(size_t part) const {
+    store_tile<2 * kPanel>(scratch_.products[kPanel][0][part], kTileRowBytes);
+    if constexpr (kTiles == 2) {
+      store_tile<2 * kPanel + 1>(scratch_.products[kPanel][1][part], kTileRowBytes);
+    }
   }
 
-  // Adds the products of some groups, times their scales, to the tile's sums, which are multiplied
-  // by the rows' scales after the last group. A product of integers and its group's scale is
-  // rounded once, as in add_scaled() of quantized_tile_lanes.h. Meanwhile multiplies `next`, if
-  // that has tokens.
+  // Adds the products of tile `index` of two to its sums, and finishes it after the last groups.
+  void add_tile(const Tile& tile, GroupRange groups, size_t index) const {
+    const TilePlace outputs = {
+        block_.panel_begin, kPanels, block_.token_begin + tile.token, tile.num_tokens};
+    if (is_last(groups)) ask_for_outputs(task_.output, outputs);
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+      if (tile.num_tokens == kTileRows) {
+        add_products<true>(tile, panel, groups, scratch_.products[panel][index]);
+      } else {
+        add_products<false>(tile, panel, groups, scratch_.products[panel][index]);
+      }
+    }
+    if (is_last(groups)) finish_tile<Floats>(task_.output, outputs, sums_of(tile, 0));
+  }
+
+  // Adds the products of some groups, times their scales, to the sums of a panel, which are
+  // multiplied by the rows' scales after the last group. A product of integers and its group's
+  // scale is rounded once, as in add_scaled() of quantized_tile_lanes.h.
   template <bool kIsWhole>
-  void add_tile(const Tile& tile, GroupRange groups, size_t place, const Tile& next) const {
-    float* sums = sums_of(tile);
+  void add_products(
+      const Tile& tile,
+      size_t panel,
+      GroupRange groups,
+      const int32_t (*products)[kTileRows][kLanes]
+  ) const {
+    float* sums = sums_of(tile, panel);
+    const size_t row_begin = kIsWhole ? 0 : tile.row_begin;
+    const size_t row_end = kIsWhole ? kTileRows : tile.row_begin + tile.num_tokens;
     Floats totals[kTileRows];
 #pragma GCC unroll 16
-    for (size_t token = 0; token < kTileRows; ++token) {
-      const bool is_there = groups.begin > 0 && (kIsWhole || token < tile.num_tokens);
-      totals[token] = is_there ? Floats::load(sums + token * kLanes) : Floats::zero();
+    for (size_t row = 0; row < kTileRows; ++row) {
+      const bool is_there = groups.begin > 0 && (kIsWhole || (row >= row_begin && row < row_end));
+      totals[row] = is_there ? Floats::load(sums + (row - row_begin) * kLanes) : Floats::zero();
     }
     const size_t stride = task_.row_stride;
-    const size_t num_groups = groups.end - groups.begin;
     const unsigned char* input_scales = row_at(tile) +
                                         task_.num_groups * task_.num_terms * kGroupInputs +
                                         groups.begin * task_.num_terms * sizeof(float);
-    for (Part part; part.group < num_groups; step(part), input_scales += sizeof(float)) {
-      if (next.num_tokens > 0) multiply(next, groups, part, 1 - place);
-      const Floats scale = Floats::load(scratch_.scales[tile.panel][part.group]);
-      const int32_t* products = scratch_.products[place][part.index][0];
+    for (size_t part = 0; part < num_parts(groups); ++part, input_scales += sizeof(float)) {
+      const Floats scale = Floats::load(scratch_.scales[panel][group_of(part)]);
       const unsigned char* input_scale = input_scales;
 #pragma GCC unroll 16
-      for (size_t token = 0; token < kTileRows; ++token) {
-        const __m512i sum = _mm512_load_si512(products + token * kLanes);
+      for (size_t row = 0; row < kTileRows; ++row) {
+        const __m512i sum = _mm512_load_si512(products[part][row]);
         const Floats product = Floats::mul({_mm512_cvtepi32_ps(sum)}, scale);
         const float factor = *reinterpret_cast<const float*>(input_scale);
-        totals[token] = Floats::fma(product, Floats::broadcast(factor), totals[token]);
-        // Of tokens that are not there nothing is read; their totals are nobody's.
-        if (kIsWhole || token + 1 < tile.num_tokens) input_scale += stride;
+        totals[row] = Floats::fma(product, Floats::broadcast(factor), totals[row]);
+        // Of rows that are not there nothing is read; their totals are nobody's.
+        if (kIsWhole || row + 1 < row_end) input_scale += stride;
         forget_origin(input_scale);
       }
     }
-    const Floats row_scale =
-        groups.end == task_.num_groups ? row_scale_of(tile.panel) : Floats::broadcast(1.0F);
+    const Floats row_scale = is_last(groups) ? row_scale_of(panel) : Floats::broadcast(1.0F);
 #pragma GCC unroll 16
-    for (size_t token = 0; token < kTileRows; ++token) {
-      if (!kIsWhole && token >= tile.num_tokens) break;
-      Floats::store(sums + token * kLanes, Floats::mul(totals[token], row_scale));
+    for (size_t row = 0; row < kTileRows; ++row) {
+      if (!kIsWhole && (row < row_begin || row >= row_end)) continue;
+      Floats::store(sums + (row - row_begin) * kLanes, Floats::mul(totals[row], row_scale));
     }
   }
 
@@ -237,27 +257,27 @@ class BlockProduct {
   const unsigned char* panel_at(size_t panel) const {
     return task_.panels + (block_.panel_begin + panel) * task_.panel_bytes;
   }
+  // Of the tile's first row.
   const unsigned char* row_at(const Tile& tile) const {
-    return task_.rows + (block_.token_begin + tile.token) * task_.row_stride;
+    return task_.rows + (block_.token_begin + tile.token - tile.row_begin) * task_.row_stride;
   }
-  float* sums_of(const Tile& tile) const {
-    return scratch_.sums + (tile.token * kPanels + tile.panel * tile.num_tokens) * kLanes;
+  float* sums_of(const Tile& tile, size_t panel) const {
+    return scratch_.sums + (tile.token * kPanels + panel * tile.num_tokens) * kLanes;
   }
 
   const QuantizedTask& task_;
   const TilePlace block_;
   BlockScratch& scratch_;
+  const size_t pass_groups_;
 };
 
 template <class Weights>
 void run_block(const QuantizedTask& task, size_t panel, size_t panel_end, TilePlace place) {
   TileShapes shapes;
-  const size_t num_rest = place.num_tokens % kTileRows;
-  shapes.set(kSumTile, kTileRows);
-  shapes.set(kInputTile, kTileRows);
-  shapes.set(kRestSumTile, num_rest == 0 ? kTileRows : num_rest);
-  shapes.set(kRestInputTile, num_rest == 0 ? kTileRows : num_rest);
+  const size_t num_rows = place.num_tokens < kTileRows ? place.num_tokens : kTileRows;
+  for (size_t tile = 0; tile < kNumTiles; ++tile) shapes.set(tile, num_rows);
   shapes.set(kWeightTile, kTileRows);
+  shapes.set(kWeightTile + 1, kTileRows);
   const TileScope scope(shapes);
   BlockScratch scratch;
   for (; panel + 2 <= panel_end; panel += 2) {
