@@ -17,8 +17,8 @@ constexpr size_t kUnpackedBlock = kPackedBlockColumns * kLanes;
 
 // Inputs whose weights are unpacked while those before them are multiplied, in steps. Few tokens
 // are faster when both stay in the first cache, many when their sums are read and written less
-// often: 64, 128, 192 and 256 tokens take 0.9, 1.0, 1.1 and 1.15 times as long in steps of 4 as in
-// steps of 8.
+// often: 64, 128, 192 and 256 tokens take 0.9, 1.0, 1.1 and 1.15 times as long in passes of 4 steps
+// as in passes of 8.
 constexpr size_t kPassSteps = 8;
 constexpr size_t kShortPassSteps = 4;
 constexpr size_t kShortPassTokens = 160;
