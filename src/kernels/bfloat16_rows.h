@@ -1,6 +1,7 @@
 // Activations rounded to bfloat16 (to nearest, ties to even), as matrices of that type take them.
 #pragma once
 
+#include "kernels/bfloat16_rows_kernel.h"
 #include "kernels/executor.h"
 #include "kernels/rows.h"
 #include "tensor/dtype.h"
@@ -11,12 +12,8 @@ namespace millrace {
 // written, so that pairs of inputs are whole. The rows are split over the threads.
 void to_bfloat16_rows(const Executor& executor, ConstRows x, RowsOf<BFloat16> out);
 
-// A tile of inputs, as AMX reads it: of so many columns, and so many rows or all there are.
-constexpr size_t kInputTileRows = 16;
-constexpr size_t kInputTileColumns = 32;
-
-// The same values as tiles, [ceil(num_rows / 16)][ceil(num_columns / 32)][min(16, num_rows)][32].
-// Rows that the last tiles have too many are not written.
+// The same values as tiles of AMX, [ceil(num_rows / 16)][ceil(num_columns / 32)][min(16,
+// num_rows)][32]. Rows that the last tiles have too many are not written.
 void to_bfloat16_tiles(const Executor& executor, ConstRows x, BFloat16* tiles);
 
 // The same values, widened again: for instructions that multiply floats.

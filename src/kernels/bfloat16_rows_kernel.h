@@ -7,6 +7,10 @@
 
 namespace millrace {
 
+// A tile of inputs, as AMX reads it: of so many columns, and so many rows or all there are.
+constexpr size_t kInputTileRows = 16;
+constexpr size_t kInputTileColumns = 32;
+
 // `out`: [size_padded], zeros from `size` on. Out: BFloat16 or float.
 template <class Out>
 void round_row_reference(const float* x, size_t size, size_t size_padded, Out* out);

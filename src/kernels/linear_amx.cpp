@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include "kernels/amx_tiles.h"
+#include "kernels/bfloat16_rows_kernel.h"
 #include "kernels/lanes_avx512.h"
 #include "kernels/linear_kernel.h"
 #include "kernels/linear_lanes.h"
@@ -12,13 +13,14 @@ namespace {
 
 // What one instruction multiplies.
 constexpr size_t kStepInputs = 32;
+static_assert(kInputTileRows == kTileRows && kInputTileColumns == kStepInputs);
 constexpr size_t kStepBlocks = kStepInputs / kPackedBlockColumns;
 constexpr size_t kUnpackedBlock = kPackedBlockColumns * kLanes;
 
 // Inputs whose weights are unpacked while those before them are multiplied, in steps. Few tokens
 // are faster when both stay in the first cache, many when their sums are read and written less
-// often: 64, 128, 192 and 256 tokens take 0.9, 1.0, 1.1 and 1.15 times as long in passes of 4 steps
-// as in passes of 8.
+// often: by loops with nothing else in them, 64, 128, 192 and 256 tokens took 0.9, 1.0, 1.1
+// and 1.15 times as long in passes of 4 steps as in passes of 8.
 constexpr size_t kPassSteps = 8;
 constexpr size_t kShortPassSteps = 4;
 constexpr size_t kShortPassTokens = 160;

@@ -19,8 +19,7 @@
 //   bfloat16           rounded to bfloat16    pair by pair, of each pair the odd one first; lane i
 //                                             sums the pairs i, i + 16, ... of positions
 //   bfloat16 with AMX  likewise               step by step: of 32 dimensions or 16 positions the
-//   even
-//                                             ones are summed, and the odd ones, from 0; both
+//                                             even ones are summed, and the odd ones, from 0; both
 //                                             together are added; a sum of -0 is 0. l as before
 //
 // Each product is fused into its sum; denormals are zero. For bfloat16 that is what vdpbf16ps does,

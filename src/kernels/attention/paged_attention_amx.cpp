@@ -79,7 +79,10 @@ class RowTile {
         num_rows_(num_rows),
         num_chunks_((chunks.num_positions + kLanes - 1) / kLanes),
         is_asking_(row_begin == 0),
-        at_(state_rows(tile, row_begin, state)) {}
+        at_(state_rows(tile, row_begin, state)) {
+    if (tile.head_dim % kStepDims == 0) return;
+    for (BFloat16* pair : last_keys_) _mm512_store_si512(pair, _mm512_setzero_si512());
+  }
 
   void run() {
     const TileShapes shapes = shapes_for(num_rows_);
@@ -240,7 +243,7 @@ class RowTile {
   alignas(64) float scores_[kTileRows][kSplitPositions];
   alignas(64) BFloat16 weights_[kTileRows][kSplitPositions];
   alignas(64) float outputs_[kTileRows][kSums * kLanes];
-  alignas(64) BFloat16 last_keys_[kTileRows][kStepDims] = {};
+  alignas(64) BFloat16 last_keys_[kTileRows][kStepDims];  // those past the last dimension are zero
 };
 
 }  // namespace
