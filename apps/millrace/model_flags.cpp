@@ -10,6 +10,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/step_budget.h"
+#include "kernels/isa.h"
 #include "progress_bar.h"
 #include "speculation_flag.h"
 
@@ -79,11 +80,18 @@ Result<void> share_between_ranks(const ModelFlags& flags, LocalModelOptions& opt
   return {};
 }
 
+// As far as the flags tell: a checkpoint may be quantized, or in another type.
+bool multiplies_tiles(const ModelFlags& flags) {
+  const bool is_bfloat16 = flags.dtype == "auto" || flags.dtype == "bfloat16";
+  return best_isa() == Isa::kAmx && flags.quantization == "none" && is_bfloat16;
+}
+
 // What a step computes, of all sequences and of one prompt.
 Result<void> set_step_budget(const ModelFlags& flags, size_t num_threads, EngineConfig& config) {
-  config.max_num_batched_tokens = flags.device == "cuda"
-                                      ? default_device_step_tokens(config.max_num_seqs)
-                                      : default_step_tokens(num_threads, config.max_num_seqs);
+  config.max_num_batched_tokens =
+      flags.device == "cuda"
+          ? default_device_step_tokens(config.max_num_seqs)
+          : default_step_tokens(num_threads, config.max_num_seqs, multiplies_tiles(flags));
   if (flags.max_num_batched_tokens) {
     const Result<int32_t> tokens =
         to_int32("--max-num-batched-tokens", *flags.max_num_batched_tokens);

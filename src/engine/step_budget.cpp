@@ -18,9 +18,10 @@ int32_t with_room(int64_t num_tokens, int64_t max_num_seqs) {
 
 }  // namespace
 
-int32_t default_step_tokens(size_t num_threads, int64_t max_num_seqs) {
+int32_t default_step_tokens(size_t num_threads, int64_t max_num_seqs, bool multiplies_tiles) {
   const auto threads = static_cast<int64_t>(std::min<size_t>(num_threads, kTokensMax));
-  return with_room(std::clamp<int64_t>(16 * threads, 128, kTokensMax), max_num_seqs);
+  const int64_t least = multiplies_tiles ? 256 : 128;
+  return with_room(std::clamp<int64_t>(16 * threads, least, kTokensMax), max_num_seqs);
 }
 
 int32_t default_device_step_tokens(int64_t max_num_seqs) {

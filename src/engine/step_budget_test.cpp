@@ -8,16 +8,21 @@ namespace millrace {
 namespace {
 
 TEST(StepBudget, IsSmallOnFewCoresAndGrowsWithThem) {
-  EXPECT_EQ(default_step_tokens(1, 64), 128);
-  EXPECT_EQ(default_step_tokens(8, 64), 128);
-  EXPECT_EQ(default_step_tokens(32, 64), 512);
-  EXPECT_EQ(default_step_tokens(1024, 64), 2048);
+  EXPECT_EQ(default_step_tokens(1, 64, false), 128);
+  EXPECT_EQ(default_step_tokens(8, 64, false), 128);
+  EXPECT_EQ(default_step_tokens(32, 64, false), 512);
+  EXPECT_EQ(default_step_tokens(1024, 64, false), 2048);
+}
+
+TEST(StepBudget, IsLargerWhereTilesAreMultiplied) {
+  EXPECT_EQ(default_step_tokens(1, 64, true), 256);
+  EXPECT_EQ(default_step_tokens(32, 64, true), 512);
 }
 
 TEST(StepBudget, LeavesRoomForPromptsBesideThoseWhoAreAnswered) {
-  EXPECT_EQ(default_step_tokens(2, 256), 320);
+  EXPECT_EQ(default_step_tokens(2, 256, false), 320);
   EXPECT_EQ(
-      default_step_tokens(2, std::numeric_limits<int32_t>::max()),
+      default_step_tokens(2, std::numeric_limits<int32_t>::max(), false),
       std::numeric_limits<int32_t>::max()
   );
 }

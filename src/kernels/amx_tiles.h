@@ -45,6 +45,11 @@ template <int kTile>
 [[gnu::always_inline]] inline void load_tile(const void* data, size_t stride) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(data), "r"(stride), "i"(kTile) : "memory");
 }
+// The same for rows that pass by once: they do not push out what the first cache holds.
+template <int kTile>
+[[gnu::always_inline]] inline void load_passing_tile(const void* data, size_t stride) {
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(data), "r"(stride), "i"(kTile) : "memory");
+}
 template <int kTile>
 [[gnu::always_inline]] inline void store_tile(void* data, size_t stride) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(data), "r"(stride), "i"(kTile) : "memory");

@@ -43,14 +43,19 @@ void to_bfloat16_tiles(const Executor& executor, ConstRows x, BFloat16* tiles) {
   const size_t row_of_tiles = round_up(x.num_columns, kInputTileColumns);
   const size_t tile_size = std::min(x.num_rows, kInputTileRows) * kInputTileColumns;
   executor.for_row_ranges(x.num_rows, x.num_columns, [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; ++row) {
-      BFloat16* out = tiles + row / kInputTileRows * kInputTileRows * row_of_tiles +
-                      row % kInputTileRows * kInputTileColumns;
+    for (size_t row = begin; row < end;) {
+      const size_t rest_of_tile = kInputTileRows - row % kInputTileRows;
+      const size_t row_end = std::min(end, row + rest_of_tile);
+      BFloat16* tile = tiles + row / kInputTileRows * kInputTileRows * row_of_tiles;
       for (size_t column = 0; column < x.num_columns; column += kInputTileColumns) {
         const size_t count = std::min(x.num_columns - column, kInputTileColumns);
-        function(x.row(row) + column, count, kInputTileColumns, out);
-        out += tile_size;
+        for (size_t i = row; i < row_end; ++i) {
+          BFloat16* out = tile + i % kInputTileRows * kInputTileColumns;
+          function(x.row(i) + column, count, kInputTileColumns, out);
+        }
+        tile += tile_size;
       }
+      row = row_end;
     }
   });
 }

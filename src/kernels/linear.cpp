@@ -31,6 +31,19 @@ constexpr KernelVersions<PanelFunction> kVersions = {
          .amx_reference = linear_amx_reference},
 };
 
+bool takes_tiles(Isa isa, DType weights) {
+  return isa == Isa::kAmx && weights == DType::kBFloat16;
+}
+
+void check_forms(const Executor& executor, const LinearArgs& args) {
+  const bool has_tiles = args.x_form == RowsForm::kTiles || args.out_form == RowsForm::kTiles;
+  CHECK(!has_tiles || takes_tiles(executor.isa, args.weights.dtype()), "tiles are of AMX");
+  CHECK(
+      args.out_form == RowsForm::kFloats || args.epilogue == LinearEpilogue::kSiluMul,
+      "what is added or stored is floats"
+  );
+}
+
 void check_shapes(const LinearArgs& args, size_t num_threads) {
   const PackedMatrix& weights = args.weights;
   CHECK(args.x.num_columns == weights.num_columns(), "x has the weights' inputs");
@@ -58,10 +71,12 @@ void check_shapes(const LinearArgs& args, size_t num_threads) {
 size_t bytes_of_inputs(size_t num_tokens, size_t num_inputs) {
   return num_tokens * round_up(num_inputs, kInputsPerScratchRow) * sizeof(float);
 }
-// Where one thread unpacks panels.
-size_t bytes_of_unpacked(size_t num_inputs) {
-  return kUnpackedPanels * PackedMatrix::kPanelRows * round_up(num_inputs, kInputsPerScratchRow) *
-         sizeof(BFloat16);
+// Where one thread unpacks panels, or keeps sums.
+size_t thread_scratch_bytes(size_t num_tokens, size_t num_inputs) {
+  const size_t unpacked = kUnpackedPanels * PackedMatrix::kPanelRows *
+                          round_up(num_inputs, kInputsPerScratchRow) * sizeof(BFloat16);
+  const size_t sums = amx_pair_sums(std::min(num_tokens, kAmxBlockTokens)) * sizeof(float);
+  return std::max(unpacked, kAmxGroupPanels / 2 * sums);
 }
 
 // Puts x into the scratch as the kernel for `executor.isa` reads it.
@@ -70,12 +85,14 @@ struct EncodedInputs {
   size_t stride;
 };
 EncodedInputs encode_inputs(const Executor& executor, const LinearArgs& args) {
+  const size_t tile_size = std::min(args.x.num_rows, kInputTileRows) * kInputTileColumns;
+  if (args.x_form == RowsForm::kTiles) return {args.x.data, tile_size};
   if (args.weights.dtype() != DType::kBFloat16) return {args.x.data, args.x.stride};
   const size_t stride = round_up(args.x.num_columns, kInputsPerScratchRow);
   if (executor.isa == Isa::kAmx) {
     auto* tiles = reinterpret_cast<BFloat16*>(args.scratch.data());
     to_bfloat16_tiles(executor, args.x, tiles);
-    return {tiles, std::min(args.x.num_rows, kInputTileRows) * kInputTileColumns};
+    return {tiles, tile_size};
   }
   if (executor.isa >= Isa::kAvx512Dot) {
     auto* rows = reinterpret_cast<BFloat16*>(args.scratch.data());
@@ -97,27 +114,43 @@ LinearTask make_task(const LinearArgs& args, const EncodedInputs& x) {
       .panel_size = args.weights.panel_size(),
       .first_panel = 0,
       .exceptions = args.weights.exceptions().empty() ? nullptr : args.weights.exceptions().data(),
-      .unpacked = nullptr,
+      .scratch = nullptr,
       .bias = args.bias.empty() ? nullptr : args.bias.data(),
       .out = args.out.data,
       .out_stride = args.out.stride,
       .num_outputs = args.out.num_columns,
       .epilogue = args.epilogue,
+      .out_tiles =
+          args.out_form == RowsForm::kTiles ? reinterpret_cast<BFloat16*>(args.out.data) : nullptr,
   };
 }
 
 }  // namespace
 
+RowsForm form_between(Isa isa, DType first, DType next, ConstRows rows) {
+  const size_t tile_rows = std::min(rows.num_rows, kInputTileRows);
+  const size_t num_columns = round_up(rows.num_columns, kInputTileColumns);
+  const bool has_room =
+      rows.num_rows > 0 && round_up(rows.num_rows, tile_rows) * num_columns * sizeof(BFloat16) <=
+                               rows.num_rows * rows.num_columns * sizeof(float);
+  const bool is_dense = rows.stride == rows.num_columns;
+  return takes_tiles(isa, first) && takes_tiles(isa, next) && has_room && is_dense
+             ? RowsForm::kTiles
+             : RowsForm::kFloats;
+}
+
 size_t linear_scratch_bytes(
     DType weights, size_t num_threads, size_t num_tokens, size_t num_inputs
 ) {
   if (weights != DType::kBFloat16 || num_tokens == 0) return 0;
-  return bytes_of_inputs(num_tokens, num_inputs) + num_threads * bytes_of_unpacked(num_inputs);
+  return bytes_of_inputs(num_tokens, num_inputs) +
+         num_threads * thread_scratch_bytes(num_tokens, num_inputs);
 }
 
 void linear(const Executor& executor, const LinearArgs& args) {
   const size_t num_threads = executor.pool.num_threads();
   check_shapes(args, num_threads);
+  check_forms(executor, args);
   if (args.x.num_rows == 0) return;
   const bool is_packed = args.weights.dtype() == DType::kBFloat16;
   const LinearTask task = make_task(args, encode_inputs(executor, args));
@@ -131,8 +164,9 @@ void linear(const Executor& executor, const LinearArgs& args) {
       LinearTask own = task;
       if (is_packed) {
         const size_t begin = bytes_of_inputs(args.x.num_rows, args.x.num_columns) +
-                             thread * bytes_of_unpacked(args.x.num_columns);
-        own.unpacked = reinterpret_cast<BFloat16*>(&args.scratch[begin]);
+
+                             thread * thread_scratch_bytes(args.x.num_rows, args.x.num_columns);
+        own.scratch = &args.scratch[begin];
       }
       const size_t begin = num_units * thread / num_threads;
       const size_t end = num_units * (thread + 1) / num_threads;

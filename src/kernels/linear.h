@@ -20,6 +20,17 @@
 
 namespace millrace {
 
+// How activations stand in the memory of their rows.
+enum class RowsForm {
+  kFloats,
+  kTiles,  // rounded, as to_bfloat16_tiles() writes them
+};
+
+// In which form linear() writes what only the next linear() reads: the outputs of a first matrix
+// with LinearEpilogue::kSiluMul that are the inputs of a second one of type `next`. The same bits
+// either way. `rows`: where they stand.
+RowsForm form_between(Isa isa, DType first, DType next, ConstRows rows);
+
 struct LinearArgs {
   ConstRows x;                  // [num_tokens, weights.num_columns()]
   const PackedMatrix& weights;  // [num_outputs, num_inputs]
@@ -28,6 +39,8 @@ struct LinearArgs {
   // has 2 * round_up(n, 16) rows. Must not overlap x.
   Rows out;
   LinearEpilogue epilogue = LinearEpilogue::kStore;
+  RowsForm x_form = RowsForm::kFloats;
+  RowsForm out_form = RowsForm::kFloats;
   std::span<std::byte> scratch = {};  // linear_scratch_bytes(), aligned to 64 bytes
 };
 

@@ -17,32 +17,24 @@ static_assert(kInputTileRows == kTileRows && kInputTileColumns == kStepInputs);
 constexpr size_t kStepBlocks = kStepInputs / kPackedBlockColumns;
 constexpr size_t kUnpackedBlock = kPackedBlockColumns * kLanes;
 
-// Inputs whose weights are unpacked while those before them are multiplied, in steps. Few tokens
-// are faster when both stay in the first cache, many when their sums are read and written less
-// often: by loops with nothing else in them, 64, 128, 192 and 256 tokens took 0.9, 1.0, 1.1
-// and 1.15 times as long in passes of 4 steps as in passes of 8.
-constexpr size_t kPassSteps = 8;
-constexpr size_t kShortPassSteps = 4;
+// Steps whose weights are unpacked while those before them are multiplied: as many as the first
+// cache holds twice, as sums are read and written once for all of them; of few tokens, whose sums
+// it holds as well, half as many.
+constexpr size_t kPassSteps = 16;
+constexpr size_t kShortPassSteps = 8;
 constexpr size_t kShortPassTokens = 160;
 
-// Tokens whose inputs stay in the second cache while all panels pass by.
+// Tokens that all weights pass by at once. Their inputs are taken in chunks that stay in the second
+// cache while panels pass by.
 constexpr TokenBlocks kBlocks = {
-    .num_bytes_max = size_t{3} << 19, .num_tokens_max = 256, .num_tile_tokens = kTileRows};
+    .num_bytes_max = SIZE_MAX, .num_tokens_max = kAmxBlockTokens, .num_tile_tokens = kTileRows};
+constexpr size_t kChunkBytes = size_t{3} << 19;
 
 // How far ahead hints ask for weights: 6 to 20 blocks are within 3 % of each other, 32 take 1.1
 // times as long.
 constexpr size_t kBlocksAhead = 12;
 
-// All that the first cache is to hold.
-constexpr size_t kStripsMax = 4;
-struct Scratch {
-  // Unpacked steps of as many panels: of up to four for few tokens; else of two, and of what is
-  // next.
-  alignas(64) BFloat16 weights[kStripsMax][kPassSteps][kTileBytes / sizeof(BFloat16)];
-  // Of each tile [panels][tokens][16], and the rows that the last tile has too many.
-  alignas(64) float sums[(2 * kBlocks.num_tokens_max + kTileRows) * kLanes];
-};
-static_assert(kStripsMax * kTileRows <= 2 * kBlocks.num_tokens_max);
+using Tile = BFloat16[kTileBytes / sizeof(BFloat16)];
 
 size_t num_steps_of(const LinearTask& task) {
   return (task.num_inputs + kStepInputs - 1) / kStepInputs;
@@ -59,39 +51,57 @@ struct InputInTile {
   }
 };
 
-// Where the tiles of a block's tokens lie.
+// Outputs of two panels, gate and up, for a tile of tokens: half of a tile that the next product
+// reads, whose other half is zero where there are no more outputs.
+void finish_gated_tile(const LinearTask& task, const TilePlace& place, const float* sums) {
+  const size_t column = place.panel_begin / 2 * kLanes;
+  const size_t num_tiles_across = (task.num_outputs + kInputTileColumns - 1) / kInputTileColumns;
+  const size_t tile_rows = task.num_tokens < kTileRows ? task.num_tokens : kTileRows;
+  const size_t tile = place.token_begin / kTileRows * num_tiles_across + column / kInputTileColumns;
+  BFloat16* out =
+      task.out_tiles + tile * tile_rows * kInputTileColumns + column % kInputTileColumns;
+  const bool is_last = column % kInputTileColumns == 0 && column + kLanes >= task.num_outputs;
+  for (size_t token = 0; token < place.num_tokens; ++token, out += kInputTileColumns) {
+    const Avx512Lanes gate = tile_values<Avx512Lanes>(task, place, sums, 0, token);
+    const Avx512Lanes up = tile_values<Avx512Lanes>(task, place, sums, 1, token);
+    Avx512Lanes::store(out, Avx512Lanes::mul(silu_lanes(gate), up));
+    if (is_last) Avx512Lanes::store(out + kLanes, Avx512Lanes::zero());
+  }
+}
+
+// Tokens that all weights pass by at once.
 class BlockTokens {
  public:
-  BlockTokens(const LinearTask& task, const TilePlace& block, Scratch& scratch)
-      : task_(task), block_(block), scratch_(scratch) {}
+  BlockTokens(const LinearTask& task, size_t token_begin, size_t num_tokens)
+      : task_(task), token_begin_(token_begin), num_tokens_(num_tokens) {}
+
+  size_t num_tokens() const { return num_tokens_; }
 
   // `token`: a tile's first.
   const BFloat16* inputs_at(size_t token, size_t step) const {
-    const size_t tile = (block_.token_begin + token) / kTileRows * num_steps_of(task_) + step;
+    const size_t tile = (token_begin_ + token) / kTileRows * num_steps_of(task_) + step;
     return static_cast<const BFloat16*>(task_.x) + tile * task_.x_stride;
   }
-
   size_t num_tokens_at(size_t token) const {
-    const size_t rest = block_.num_tokens - token;
+    const size_t rest = num_tokens_ - token;
     return rest < kTileRows ? rest : kTileRows;
   }
-  // Rows that a tile has too many are nobody's: linear.cpp's scratch has room for their inputs, and
-  // those of one panel's sums are overwritten by the next.
-  float* sums_of(size_t token, size_t panel, size_t num_panels) const {
-    return scratch_.sums + (token * num_panels + panel * num_tokens_at(token)) * kLanes;
-  }
 
-  void finish(size_t token, size_t panel, size_t num_panels) const {
-    const TilePlace place = {panel, num_panels, block_.token_begin + token, num_tokens_at(token)};
-    float* sums = sums_of(token, 0, num_panels);
+  // `sums`: a tile's, [num_panels][num_tokens_at(token)][16].
+  void finish(size_t token, size_t panel, size_t num_panels, float* sums) const {
+    const TilePlace place = {panel, num_panels, token_begin_ + token, num_tokens_at(token)};
     if (task_.exceptions != nullptr) add_exceptions(task_, place, sums, InputInTile{task_});
-    finish_tile<Avx512Lanes>(task_, place, sums);
+    if (task_.out_tiles == nullptr) return finish_tile<Avx512Lanes>(task_, place, sums);
+    for (size_t i = 0; i < num_panels; i += 2) {
+      const TilePlace pair = {panel + i, 2, place.token_begin, place.num_tokens};
+      finish_gated_tile(task_, pair, sums + i * place.num_tokens * kLanes);
+    }
   }
 
  private:
   const LinearTask& task_;
-  const TilePlace block_;
-  Scratch& scratch_;
+  const size_t token_begin_;
+  const size_t num_tokens_;
 };
 
 // Block `index` of a panel, as tiles read it, and a hint for one further on: to the second-level
@@ -133,10 +143,9 @@ TileShapes shapes_for(size_t num_tokens) {
 template <size_t kPanels>
 class OneTile {
  public:
-  OneTile(const LinearTask& task, const BlockTokens& tokens, Scratch& scratch)
-      : task_(task), tokens_(tokens), scratch_(scratch) {}
+  OneTile(const LinearTask& task, const BlockTokens& tokens) : task_(task), tokens_(tokens) {}
 
-  void run(size_t panel) const {
+  void run(size_t panel) {
     clear_sums<0>();
     const size_t num_steps = num_steps_of(task_);
     unpack(panel, 0);
@@ -146,27 +155,27 @@ class OneTile {
     }
     multiply(num_steps - 1);
     store_sums<0>();
-    tokens_.finish(0, panel, kPanels);
+    tokens_.finish(0, panel, kPanels, sums_);
   }
 
  private:
   // The panels side by side, as the processor goes on fetching ahead where a few streams go on.
-  void unpack(size_t panel_begin, size_t step) const {
+  void unpack(size_t panel_begin, size_t step) {
     for (size_t i = 0; i < kStepBlocks; ++i) {
 #pragma GCC unroll 4
       for (size_t panel = 0; panel < kPanels; ++panel) {
-        BFloat16* out = scratch_.weights[panel][step % kPassSteps] + i * kUnpackedBlock;
+        BFloat16* out = weights_[panel][step % kSlots] + i * kUnpackedBlock;
         unpack_block_of(task_, panel_begin + panel, step * kStepBlocks + i, out);
       }
     }
   }
-  void multiply(size_t step) const {
+  void multiply(size_t step) {
     load_tile<kInputTile>(tokens_.inputs_at(0, step), kTileRowBytes);
-    add_products<0>(step % kPassSteps);
+    add_products<0>(step % kSlots);
   }
   template <int kPanel>
-  [[gnu::always_inline]] void add_products(size_t slot) const {
-    load_tile<kWeightTile>(scratch_.weights[kPanel][slot], kTileRowBytes);
+  [[gnu::always_inline]] void add_products(size_t slot) {
+    load_tile<kWeightTile>(weights_[kPanel][slot], kTileRowBytes);
     add_pair_products<kPanel, kInputTile, kWeightTile>();
     if constexpr (kPanel + 1 < kPanels) add_products<kPanel + 1>(slot);
   }
@@ -175,15 +184,19 @@ class OneTile {
     clear_tile<kPanel>();
     if constexpr (kPanel + 1 < kPanels) clear_sums<kPanel + 1>();
   }
+  // Rows that a tile has too many are overwritten by the next one's.
   template <int kPanel>
-  [[gnu::always_inline]] void store_sums() const {
-    store_tile<kPanel>(tokens_.sums_of(0, kPanel, kPanels), kTileRowBytes);
+  [[gnu::always_inline]] void store_sums() {
+    store_tile<kPanel>(sums_ + kPanel * tokens_.num_tokens() * kLanes, kTileRowBytes);
     if constexpr (kPanel + 1 < kPanels) store_sums<kPanel + 1>();
   }
 
+  static constexpr size_t kSlots = 8;
+
   const LinearTask& task_;
   const BlockTokens& tokens_;
-  Scratch& scratch_;
+  alignas(64) Tile weights_[kPanels][kSlots];
+  alignas(64) float sums_[kPanels * kTileRows * kLanes];
 };
 
 // Some steps of one or two panels.
@@ -197,28 +210,34 @@ struct Pass {
   size_t num_blocks() const { return num_steps * kStepBlocks; }
 };
 
+// `count` in nearly equal parts of at most `most`.
+constexpr size_t part_of(size_t count, size_t most) {
+  const size_t num_parts = (count + most - 1) / most;
+  return (count + num_parts - 1) / num_parts;
+}
+
 // More than 16 tokens: two panels and two tiles of tokens at a time, all of them before the next
-// steps. Meanwhile the weights of those are unpacked, a little after each step, which takes next to
-// no time of its own: tiles are multiplied by another unit of the core. Registers: 0 .. 3 are the
-// sums, 4 and 5 inputs, 6 and 7 weights.
+// steps. Meanwhile the weights of those are unpacked, a little after each step: tiles are
+// multiplied by another unit of the core. Steps come in chunks, each of which all panels take part
+// in before the next. Registers: 0 .. 3 are the sums, 4 and 5 inputs, 6 and 7 weights.
 class ManyTiles {
  public:
-  ManyTiles(
-      const LinearTask& task,
-      const BlockTokens& tokens,
-      size_t num_tokens,
-      size_t panel_end,
-      Scratch& scratch
-  )
+  // Panels whose sums fit the scratch.
+  ManyTiles(const LinearTask& task, const BlockTokens& tokens, size_t panel_begin, size_t panel_end)
       : task_(task),
         tokens_(tokens),
-        num_tokens_(num_tokens),
+        panel_begin_(panel_begin),
         panel_end_(panel_end),
-        pass_steps_(num_tokens <= kShortPassTokens ? kShortPassSteps : kPassSteps),
-        scratch_(scratch) {}
+        chunk_steps_(chunk_steps_for(task, tokens.num_tokens())),
+        pass_steps_(pass_steps_for(chunk_steps_, tokens.num_tokens())) {}
 
-  void run(size_t panel_begin) const {
-    Pass pass = pass_at(panel_begin, 0, 0);
+  static size_t chunk_steps_for(const LinearTask& task, size_t num_tokens) {
+    const size_t most = kChunkBytes / (kTileRowBytes * num_tokens);
+    return part_of(num_steps_of(task), most);
+  }
+
+  void run() {
+    Pass pass = pass_at(panel_begin_, 0, 0);
     for (size_t i = 0; i < pass.num_blocks(); ++i) unpack(pass, i);
     while (pass.num_panels > 0) {
       const Pass next = pass_after(pass);
@@ -228,24 +247,37 @@ class ManyTiles {
   }
 
  private:
+  static size_t pass_steps_for(size_t chunk_steps, size_t num_tokens) {
+    return part_of(chunk_steps, num_tokens <= kShortPassTokens ? kShortPassSteps : kPassSteps);
+  }
+
+  // The steps of first_step's chunk end here.
+  size_t chunk_end(size_t first_step) const {
+    const size_t end = (first_step / chunk_steps_ + 1) * chunk_steps_;
+    return end < num_steps_of(task_) ? end : num_steps_of(task_);
+  }
   Pass pass_at(size_t panel, size_t first_step, size_t buffer) const {
     const size_t num_panels = panel_end_ - panel < 2 ? panel_end_ - panel : 2;
-    const size_t rest = num_steps_of(task_) - first_step;
+    const size_t rest = chunk_end(first_step) - first_step;
     return {panel, num_panels, first_step, rest < pass_steps_ ? rest : pass_steps_, buffer};
   }
   // One without panels after the last.
   Pass pass_after(const Pass& pass) const {
+    const size_t buffer = 1 - pass.buffer;
     const size_t step = pass.first_step + pass.num_steps;
-    if (step < num_steps_of(task_)) return pass_at(pass.panel, step, 1 - pass.buffer);
-    return pass_at(pass.panel + pass.num_panels, 0, 1 - pass.buffer);
+    const size_t end = chunk_end(pass.first_step);
+    if (step < end) return pass_at(pass.panel, step, buffer);
+    const size_t panel = pass.panel + pass.num_panels;
+    if (panel < panel_end_) {
+      return pass_at(panel, pass.first_step / chunk_steps_ * chunk_steps_, buffer);
+    }
+    if (end < num_steps_of(task_)) return pass_at(panel_begin_, end, buffer);
+    return {.panel = panel_end_, .num_panels = 0, .first_step = 0, .num_steps = 0, .buffer = 0};
   }
 
-  using Tile = BFloat16[kTileBytes / sizeof(BFloat16)];
-  Tile* weights_of(const Pass& pass, size_t panel) const {
-    return scratch_.weights[2 * pass.buffer + panel];
-  }
+  Tile* weights_of(const Pass& pass, size_t panel) { return weights_[2 * pass.buffer + panel]; }
   // Block `index` of a pass, of each panel.
-  void unpack(const Pass& pass, size_t index) const {
+  void unpack(const Pass& pass, size_t index) {
     for (size_t panel = 0; panel < pass.num_panels; ++panel) {
       BFloat16* out = weights_of(pass, panel)[0] + index * kUnpackedBlock;
       unpack_block_of(task_, pass.panel + panel, pass.first_step * kStepBlocks + index, out);
@@ -255,11 +287,8 @@ class ManyTiles {
   // The blocks of the next pass, spread over the steps of this one.
   class Ahead {
    public:
-    Ahead(const ManyTiles& tiles, const Pass& next, size_t num_turns)
-        : tiles_(tiles),
-          next_(next),
-          num_blocks_(next.num_panels > 0 ? next.num_blocks() : 0),
-          num_turns_(num_turns) {}
+    Ahead(ManyTiles& tiles, const Pass& next, size_t num_turns)
+        : tiles_(tiles), next_(next), num_blocks_(next.num_blocks()), num_turns_(num_turns) {}
 
     void take_turn() {
       for (due_ += num_blocks_; due_ >= num_turns_; due_ -= num_turns_) {
@@ -268,7 +297,7 @@ class ManyTiles {
     }
 
    private:
-    const ManyTiles& tiles_;
+    ManyTiles& tiles_;
     const Pass& next_;
     size_t num_blocks_;
     size_t num_turns_;
@@ -277,23 +306,37 @@ class ManyTiles {
   };
 
   template <size_t kPanels>
-  void multiply(const Pass& pass, const Pass& next) const {
-    const size_t num_pairs = (num_tokens_ + 2 * kTileRows - 1) / (2 * kTileRows);
+  void multiply(const Pass& pass, const Pass& next) {
+    const size_t num_tokens = tokens_.num_tokens();
+    const size_t num_pairs = (num_tokens + 2 * kTileRows - 1) / (2 * kTileRows);
     const bool is_last = pass.first_step + pass.num_steps == num_steps_of(task_);
     Ahead ahead(*this, next, num_pairs * pass.num_steps);
-    for (size_t token = 0; token < num_tokens_; token += 2 * kTileRows) {
-      const bool is_pair = token + kTileRows < num_tokens_;
+    for (size_t token = 0; token < num_tokens; token += 2 * kTileRows) {
+      const bool is_pair = token + kTileRows < num_tokens;
       is_pair ? add_tiles<kPanels, 2>(pass, token, ahead)
               : add_tiles<kPanels, 1>(pass, token, ahead);
       if (!is_last) continue;
-      tokens_.finish(token, pass.panel, kPanels);
-      if (is_pair) tokens_.finish(token + kTileRows, pass.panel, kPanels);
+      finish<kPanels>(pass, token);
+      if (is_pair) finish<kPanels>(pass, token + kTileRows);
     }
+  }
+  template <size_t kPanels>
+  void finish(const Pass& pass, size_t token) const {
+    tokens_.finish(token, pass.panel, kPanels, sums_of(pass, token, 0));
+  }
+
+  // Of a tile of tokens [kPanels][tokens][16]; of one chunk for a pair of panels after the other in
+  // the same place. Rows that the last tile has too many are overwritten by the next panel's.
+  float* sums_of(const Pass& pass, size_t token, size_t panel) const {
+    const bool is_one_chunk = chunk_steps_ == num_steps_of(task_);
+    const size_t pair = is_one_chunk ? 0 : (pass.panel - panel_begin_) / 2;
+    float* sums = static_cast<float*>(task_.scratch) + pair * amx_pair_sums(tokens_.num_tokens());
+    return sums + (token * pass.num_panels + panel * tokens_.num_tokens_at(token)) * kLanes;
   }
 
   // Adds a pass's products to the sums of kTiles tiles of tokens.
   template <size_t kPanels, size_t kTiles>
-  void add_tiles(const Pass& pass, size_t token, Ahead& ahead) const {
+  void add_tiles(const Pass& pass, size_t token, Ahead& ahead) {
     const Tile* weights[] = {weights_of(pass, 0), weights_of(pass, 1)};
     const BFloat16* x = tokens_.inputs_at(token, pass.first_step);
     const size_t tile_size = task_.x_stride;
@@ -302,12 +345,12 @@ class ManyTiles {
       each_sum<kPanels, kTiles>([]<int kTile>(size_t, size_t) { clear_tile<kTile>(); });
     } else {
       each_sum<kPanels, kTiles>([&]<int kTile>(size_t panel, size_t tile) {
-        load_tile<kTile>(tokens_.sums_of(token + tile, panel, kPanels), kTileRowBytes);
+        load_tile<kTile>(sums_of(pass, token + tile, panel), kTileRowBytes);
       });
     }
     for (size_t step = 0; step < pass.num_steps; ++step) {
-      load_tile<4>(x + step * tile_size, kTileRowBytes);
-      if constexpr (kTiles == 2) load_tile<5>(x_below + step * tile_size, kTileRowBytes);
+      load_passing_tile<4>(x + step * tile_size, kTileRowBytes);
+      if constexpr (kTiles == 2) load_passing_tile<5>(x_below + step * tile_size, kTileRowBytes);
       load_tile<6>(weights[0][step], kTileRowBytes);
       add_pair_products<0, 4, 6>();
       if constexpr (kTiles == 2) add_pair_products<1, 5, 6>();
@@ -319,7 +362,7 @@ class ManyTiles {
       ahead.take_turn();
     }
     each_sum<kPanels, kTiles>([&]<int kTile>(size_t panel, size_t tile) {
-      store_tile<kTile>(tokens_.sums_of(token + tile, panel, kPanels), kTileRowBytes);
+      store_tile<kTile>(sums_of(pass, token + tile, panel), kTileRowBytes);
     });
   }
   // Calls function.operator()<register>(panel, first token of the tile).
@@ -333,45 +376,54 @@ class ManyTiles {
 
   const LinearTask& task_;
   const BlockTokens& tokens_;
-  const size_t num_tokens_;
+  const size_t panel_begin_;
   const size_t panel_end_;
+  const size_t chunk_steps_;
   const size_t pass_steps_;
-  Scratch& scratch_;
+  // Two passes of two panels, in the first cache.
+  alignas(64) Tile weights_[4][kPassSteps];
 };
 
 template <size_t kPanels>
 size_t run_one_tile(
-    const LinearTask& task,
-    const BlockTokens& tokens,
-    size_t panel,
-    size_t panel_end,
-    Scratch& scratch
+    const LinearTask& task, const BlockTokens& tokens, size_t panel, size_t panel_end
 ) {
-  const OneTile<kPanels> product(task, tokens, scratch);
+  OneTile<kPanels> product(task, tokens);
   for (; panel + kPanels <= panel_end; panel += kPanels) product.run(panel);
   return panel;
+}
+
+void run_many_tiles(
+    const LinearTask& task, const BlockTokens& tokens, size_t panel_begin, size_t panel_end
+) {
+  const size_t num_chunk_steps = ManyTiles::chunk_steps_for(task, tokens.num_tokens());
+  const bool is_one_chunk = num_chunk_steps == num_steps_of(task);
+  const size_t num_panels = is_one_chunk ? panel_end - panel_begin : kAmxGroupPanels;
+  for (size_t panel = panel_begin; panel < panel_end; panel += num_panels) {
+    const size_t rest = panel_end - panel;
+    ManyTiles(task, tokens, panel, panel + (rest < num_panels ? rest : num_panels)).run();
+  }
 }
 
 }  // namespace
 
 void linear_amx(const LinearTask& task, size_t panel_begin, size_t panel_end) {
-  Scratch scratch;
-  const size_t row_bytes = num_steps_of(task) * kTileRowBytes;
-  const size_t num_block_tokens = kBlocks.num_tokens_of(task.num_tokens, row_bytes);
+  const size_t num_block_tokens =
+      kBlocks.num_tokens_of(task.num_tokens, num_steps_of(task) * kTileRowBytes);
   for (size_t token = 0; token < task.num_tokens; token += num_block_tokens) {
     const size_t rest = task.num_tokens - token;
     const size_t num_tokens = rest < num_block_tokens ? rest : num_block_tokens;
-    const BlockTokens tokens(task, {panel_begin, 0, token, num_tokens}, scratch);
+    const BlockTokens tokens(task, token, num_tokens);
     if (num_tokens > kTileRows) {
       const TileShapes shapes = shapes_for(kTileRows);
       const TileScope scope(shapes);
-      ManyTiles(task, tokens, num_tokens, panel_end, scratch).run(panel_begin);
+      run_many_tiles(task, tokens, panel_begin, panel_end);
     } else {
       const TileShapes shapes = shapes_for(num_tokens);
       const TileScope scope(shapes);
-      size_t panel = run_one_tile<4>(task, tokens, panel_begin, panel_end, scratch);
-      panel = run_one_tile<2>(task, tokens, panel, panel_end, scratch);
-      run_one_tile<1>(task, tokens, panel, panel_end, scratch);
+      size_t panel = run_one_tile<4>(task, tokens, panel_begin, panel_end);
+      panel = run_one_tile<2>(task, tokens, panel, panel_end);
+      run_one_tile<1>(task, tokens, panel, panel_end);
     }
   }
 }

@@ -2,10 +2,12 @@
 // weights' bytes a second should come near ReadBandwidth with as many threads.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
 
 #include "kernels/linear.h"
 #include "kernels/test_data.h"
+#include "tensor/buffer.h"
 
 namespace millrace {
 namespace {
@@ -49,8 +51,10 @@ void BM_Linear(benchmark::State& state) {
   const auto num_tokens = static_cast<size_t>(state.range(2));
   ThreadPool pool(static_cast<size_t>(state.range(3)));
   const std::vector<PackedMatrix> matrices = cold_matrices(dtype, layer);
-  std::vector<float> x = random_floats(num_tokens * layer.num_inputs, 2);
-  std::vector<float> out(num_tokens * layer.num_outputs);
+  // As a model's activations, on large pages.
+  Buffer x = *Buffer::allocate(num_tokens * layer.num_inputs * sizeof(float));
+  std::ranges::copy(random_floats(num_tokens * layer.num_inputs, 2), x.as<float>().begin());
+  Buffer out = *Buffer::allocate(num_tokens * layer.num_outputs * sizeof(float));
   Buffer scratch = *Buffer::allocate(
       linear_scratch_bytes(dtype, pool.num_threads(), num_tokens, layer.num_inputs)
   );
@@ -58,10 +62,10 @@ void BM_Linear(benchmark::State& state) {
   for (auto _ : state) {
     linear(
         {best_isa(), pool},
-        {.x = rows_of(x, layer.num_inputs),
+        {.x = {x.as<float>().data(), num_tokens, layer.num_inputs, layer.num_inputs},
          .weights = matrices[next],
          .bias = {},
-         .out = rows_of(out, layer.num_outputs),
+         .out = {out.as<float>().data(), num_tokens, layer.num_outputs, layer.num_outputs},
          .epilogue = layer.epilogue,
          .scratch = scratch.bytes()}
     );
@@ -79,7 +83,7 @@ void BM_Linear(benchmark::State& state) {
 void add_linear(benchmark::internal::Benchmark* bench) {
   for (int64_t layer = 0; layer < static_cast<int64_t>(kLayers.size()); ++layer) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-      for (const int64_t num_tokens : {1, 4, 8, 16, 64, 512}) {
+      for (const int64_t num_tokens : {1, 4, 8, 16, 64, 128, 256, 512}) {
         for (const int64_t num_threads : {1, 2}) {
           bench->Args({layer, static_cast<int64_t>(dtype), num_tokens, num_threads});
         }

@@ -43,15 +43,14 @@ void linear_unpacked(
   const size_t num_blocks = (task.num_inputs + kPackedBlockColumns - 1) / kPackedBlockColumns;
   const auto* packed = static_cast<const uint8_t*>(task.weights);
   LinearTask plain = task;
-  plain.weights = task.unpacked;
+  auto* unpacked = static_cast<BFloat16*>(task.scratch);
+  plain.weights = unpacked;
   plain.panel_size = num_blocks * kPackedBlockColumns * kLanes;
   for (size_t panel = panel_begin; panel < panel_end; panel += kUnpackedPanels) {
     const size_t rest = panel_end - panel;
     const size_t count = rest < kUnpackedPanels ? rest : kUnpackedPanels;
     for (size_t i = 0; i < count; ++i) {
-      unpack(
-          packed + (panel + i) * task.panel_size, num_blocks, task.unpacked + i * plain.panel_size
-      );
+      unpack(packed + (panel + i) * task.panel_size, num_blocks, unpacked + i * plain.panel_size);
     }
     plain.first_panel = panel;
     linear_lanes<Lanes, Shape, Format>(plain, panel, panel + count);

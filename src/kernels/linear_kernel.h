@@ -18,6 +18,14 @@ enum class LinearEpilogue {
 // A bfloat16 matrix is unpacked so many panels at a time, where that serves several tokens.
 constexpr size_t kUnpackedPanels = 4;
 
+// linear_amx() takes so many tokens at once, and keeps the sums of so many panels where it takes
+// their inputs in several chunks: floats for each two panels, and for a tile of rows too many.
+constexpr size_t kAmxBlockTokens = 512;
+constexpr size_t kAmxGroupPanels = 32;
+constexpr size_t amx_pair_sums(size_t num_tokens) {
+  return (2 * num_tokens + 16) * 16;
+}
+
 struct LinearTask {
   // [num_tokens, num_inputs] in the kernel's input type, rows x_stride elements apart. Inputs of a
   // bfloat16 matrix are rounded to bfloat16, in rows that end with zeros up to an even number; for
@@ -30,12 +38,14 @@ struct LinearTask {
   size_t panel_size;
   size_t first_panel;                 // the one that `weights` begins with
   const PanelExceptions* exceptions;  // [num_panels] of a bfloat16 matrix
-  BFloat16* unpacked;                 // scratch for kUnpackedPanels panels of one
+  void* scratch;                      // of one: this thread's, thread_scratch_bytes()
   const float* bias;                  // [num_panels * 16] or null
   float* out;                         // [num_tokens, num_outputs], rows out_stride apart
   size_t out_stride;
   size_t num_outputs;
   LinearEpilogue epilogue;
+  // linear_amx() writes its outputs there instead, as tiles like x; null: `out`.
+  BFloat16* out_tiles;
 };
 
 // Panels [panel_begin, panel_end); both even for kSiluMul. Weight: float, Float16, or BFloat16 for

@@ -178,6 +178,108 @@ TEST(Linear, GivesATokenTheSameBitsAloneAndAmongOthers) {
   }
 }
 
+std::vector<float> solve_alone(const Executor& executor, const Problem& all, size_t token) {
+  const auto row_of = [token](const std::vector<float>& rows, size_t size) {
+    const auto begin = rows.begin() + static_cast<ptrdiff_t>(token * size);
+    return std::vector<float>(begin, begin + static_cast<ptrdiff_t>(size));
+  };
+  Shape shape = all.shape;
+  shape.num_tokens = 1;
+  Problem one = make_problem(shape, DType::kBFloat16, all.epilogue, false);
+  one.x = row_of(all.x, shape.num_inputs);
+  one.out = row_of(all.out, shape.num_outputs);
+  return solve(executor, one);
+}
+
+// More tokens than AMX takes at once; and more inputs, in three chunks, for more panels than keep
+// their sums meanwhile.
+TEST(Linear, TakesManyTokensInBlocksAndManyInputsInChunks) {
+  ThreadPool pool(1);
+  for (const auto& [shape, epilogue] :
+       {std::pair(Shape{540, 40, 48}, LinearEpilogue::kAddToOut),
+        std::pair(Shape{273, 5900, 16 * 18}, LinearEpilogue::kSiluMul)}) {
+    const Problem all = make_problem(shape, DType::kBFloat16, epilogue, false);
+    for (const Isa isa : supported_isas()) {
+      if (isa == reference_of(isa)) continue;
+      const std::vector<float> together = solve({isa, pool}, all);
+      for (const size_t token : {0, 15, 16, 250, 271, 272}) {
+        const std::vector<float> alone = solve_alone({reference_of(isa), pool}, all, token);
+        const size_t begin = token * shape.num_outputs;
+        EXPECT_EQ(bits_of(alone), bits_of(std::span(together).subspan(begin, alone.size())))
+            << name_of(isa) << ", token " << token;
+      }
+    }
+  }
+}
+
+// The outputs of a first matrix as floats, or in the form that suits the next.
+std::vector<float> solve_two(
+    const Executor& executor, const Problem& first, const Problem& next, RowsForm form
+) {
+  std::vector<float> x = first.x;
+  std::vector<float> between(first.out.size(), 7.0F);
+  std::vector<float> out = next.out;
+  Buffer scratch = *Buffer::allocate(linear_scratch_bytes(
+      DType::kBFloat16,
+      executor.pool.num_threads(),
+      first.shape.num_tokens,
+      std::max(first.shape.num_inputs, next.shape.num_inputs)
+  ));
+  const Rows between_rows = rows_of(between, next.shape.num_inputs);
+  linear(
+      executor,
+      {.x = rows_of(x, first.shape.num_inputs),
+       .weights = first.weights,
+       .bias = first.bias,
+       .out = between_rows,
+       .epilogue = first.epilogue,
+       .out_form = form,
+       .scratch = scratch.bytes()}
+  );
+  linear(
+      executor,
+      {.x = between_rows,
+       .weights = next.weights,
+       .bias = {},
+       .out = rows_of(out, next.shape.num_outputs),
+       .epilogue = next.epilogue,
+       .x_form = form,
+       .scratch = scratch.bytes()}
+  );
+  return out;
+}
+
+TEST(Linear, PassesItsOutputsOnInTheFormThatSuitsTheNextMatrix) {
+  ThreadPool pool(2);
+  size_t num_in_tiles = 0;
+  for (const size_t num_tokens : {1, 5, 16, 17, 40}) {
+    for (const size_t num_between : {16, 37, 48, 64, 515}) {
+      const Problem first = make_problem(
+          {num_tokens, 33, num_between}, DType::kBFloat16, LinearEpilogue::kSiluMul, true
+      );
+      const Problem next = make_problem(
+          {num_tokens, num_between, 20}, DType::kBFloat16, LinearEpilogue::kAddToOut, false
+      );
+      for (const Isa isa : supported_isas()) {
+        std::vector<float> between(num_tokens * num_between);
+        const RowsForm form =
+            form_between(isa, DType::kBFloat16, DType::kBFloat16, rows_of(between, num_between));
+        if (form == RowsForm::kFloats) continue;
+        ++num_in_tiles;
+        EXPECT_EQ(
+            bits_of(solve_two({isa, pool}, first, next, form)),
+            bits_of(solve_two({isa, pool}, first, next, RowsForm::kFloats))
+        ) << name_of(isa)
+          << ' ' << num_tokens << " x " << num_between;
+      }
+    }
+  }
+  // Tiles are of AMX, and take no more room than the floats would.
+  const auto isas = supported_isas();
+  const bool has_tiles = std::ranges::find(isas, Isa::kAmx) != isas.end();
+  EXPECT_EQ(num_in_tiles, has_tiles ? 20U : 0U);
+}
+
 // More exponents than a packed panel's table holds: a third of the first weights are exceptions,
 // nearly as many as the matrix has room for.
 TEST(Linear, AddsWeightsOfAnyMagnitudeOnEveryInstructionSet) {

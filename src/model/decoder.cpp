@@ -86,6 +86,11 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
   const Rows normed = parts_.workspace.normed.rows(batch.token_ids.size());
   const Rows activation = parts_.workspace.activation.rows(batch.token_ids.size());
 
+  // Whoever observes the inputs of `down` wants floats.
+  const RowsForm form = observer_ == nullptr
+                            ? form_between(executor_.isa, weights.gate_up, weights.down, activation)
+                            : RowsForm::kFloats;
+
   rms_norm(executor_, {.x = hidden, .weight = weights.mlp_norm, .eps = norm_eps(), .out = normed});
   product(
       {MatrixKind::kGateUp, index},
@@ -93,7 +98,8 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
        .weights = weights.gate_up,
        .bias = weights.gate_up_bias,
        .out = activation,
-       .epilogue = LinearEpilogue::kSiluMul}
+       .epilogue = LinearEpilogue::kSiluMul,
+       .out_form = form}
   );
   product(
       {MatrixKind::kDown, index},
@@ -101,7 +107,8 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
        .weights = weights.down,
        .bias = weights.down_bias,
        .out = hidden,
-       .epilogue = residual_epilogue()}
+       .epilogue = residual_epilogue(),
+       .x_form = form}
   );
   sum_over_ranks(hidden);
 }

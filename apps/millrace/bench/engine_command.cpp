@@ -46,6 +46,7 @@ struct EngineFlags {
   int64_t prompt_len = 512;
   int64_t output_len = 64;
   int32_t num_repetitions = 5;
+  std::optional<int64_t> max_num_batched_tokens;
   std::optional<int64_t> kv_cache_memory_bytes;
   bool json = false;
 };
@@ -118,6 +119,11 @@ void add_flags(CommandLine& line, EngineFlags& flags) {
       "--isa",
       flags.isa,
       "instructions: auto (the fastest), or reference, amx-reference, avx2, avx512, avx512-dot, amx"
+  );
+  line.add(
+      "--max-num-batched-tokens",
+      flags.max_num_batched_tokens,
+      "most tokens of one step of a prompt (as serve)"
   );
   line.add_size(
       "--kv-cache-memory-bytes", flags.kv_cache_memory_bytes, "memory of the KV cache (up to 4G)"
@@ -193,6 +199,7 @@ Result<LocalRunner> load(const EngineFlags& flags, Isa isa) {
   model.quantization = flags.quantization;
   model.num_threads = flags.num_threads;
   model.kv_cache_memory_bytes = flags.kv_cache_memory_bytes;
+  model.max_num_batched_tokens = flags.max_num_batched_tokens;
   model.max_model_len = sequence_len(flags);
   const int64_t batch_size = *std::ranges::max_element(flags.batch_sizes);
   model.max_num_seqs = static_cast<int32_t>(batch_size);

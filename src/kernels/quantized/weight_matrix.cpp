@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/linear_quantized.h"
 
@@ -84,6 +85,13 @@ size_t multiply_scratch_bytes(
   return num_tokens * EncodedRows::row_bytes(num_inputs, format.quantization->num_input_terms);
 }
 
+RowsForm form_between(
+    Isa isa, const WeightMatrix& first, const WeightMatrix& next, ConstRows rows
+) {
+  if (first.packed() == nullptr || next.packed() == nullptr) return RowsForm::kFloats;
+  return form_between(isa, first.packed()->dtype(), next.packed()->dtype(), rows);
+}
+
 void multiply(const Executor& executor, const MultiplyArgs& args) {
   if (const PackedMatrix* packed = args.weights.packed()) {
     linear(
@@ -93,10 +101,16 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
          .bias = args.bias,
          .out = args.out,
          .epilogue = args.epilogue,
+         .x_form = args.x_form,
+         .out_form = args.out_form,
          .scratch = args.scratch}
     );
     return;
   }
+  CHECK(
+      args.x_form == RowsForm::kFloats && args.out_form == RowsForm::kFloats,
+      "quantized weights multiply floats"
+  );
   linear_quantized(
       executor,
       {.x = encode_rows(executor, args.x, args.num_terms, args.scratch),

@@ -68,12 +68,17 @@ size_t multiply_scratch_bytes(
     const WeightFormat& format, size_t num_threads, size_t num_tokens, size_t num_inputs
 );
 
+// As that of two packed matrices; floats for quantized ones.
+RowsForm form_between(Isa isa, const WeightMatrix& first, const WeightMatrix& next, ConstRows rows);
+
 struct MultiplyArgs {
   ConstRows x;  // [num_tokens, weights.num_columns()]
   const WeightMatrix& weights;
   std::span<const float> bias;  // as LinearArgs
   Rows out;                     // as LinearArgs
   LinearEpilogue epilogue = LinearEpilogue::kStore;
+  RowsForm x_form = RowsForm::kFloats;
+  RowsForm out_form = RowsForm::kFloats;
   size_t num_terms = 1;  // of 8 bits each, that quantized weights multiply (encode_rows.h)
   std::span<std::byte> scratch = {};  // multiply_scratch_bytes(), aligned to 64 bytes
 };
