@@ -164,7 +164,6 @@ void linear(const Executor& executor, const LinearArgs& args) {
       LinearTask own = task;
       if (is_packed) {
         const size_t begin = bytes_of_inputs(args.x.num_rows, args.x.num_columns) +
-
                              thread * thread_scratch_bytes(args.x.num_rows, args.x.num_columns);
         own.scratch = &args.scratch[begin];
       }
