@@ -120,7 +120,7 @@ class RowTile {
     const BFloat16* keys = chunks_.keys[chunk + kSum] + d * tile_.block_size;
     const size_t stride = 2 * tile_.block_size;
     if (num_pairs >= kTileRows) {
-      load_tile<kKeyTile>(keys, stride * sizeof(BFloat16));
+      load_passing_tile<kKeyTile>(keys, stride * sizeof(BFloat16));
     } else {
       // What lies behind a key's last dimension belongs to others.
       for (size_t pair = 0; pair < num_pairs; ++pair) {
@@ -166,7 +166,7 @@ class RowTile {
   }
   template <int kSum, size_t kCount>
   [[gnu::always_inline]] void add_products(const BFloat16* values) {
-    load_tile<kValueTile>(values + kSum * 2 * kLanes, 2 * tile_.head_dim * sizeof(BFloat16));
+    load_passing_tile<kValueTile>(values + kSum * 2 * kLanes, 2 * tile_.head_dim * sizeof(BFloat16));
     add_pair_products<kSum, kWeightTile, kValueTile>();
     if constexpr (kSum + 1 < kCount) add_products<kSum + 1, kCount>(values);
   }
