@@ -173,7 +173,7 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   line.add_size(
       "--max-num-batched-tokens",
       flags.max_num_batched_tokens,
-      "most tokens of one step (128 on few CPUs)"
+      "most tokens of one step (128 on few CPUs, 256 with AMX)"
   );
   line.add("--max-num-seqs", flags.max_num_seqs, "most sequences that run at once");
   line.add_size(

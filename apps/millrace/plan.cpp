@@ -85,7 +85,7 @@ int run_plan(std::vector<std::string> arguments) {
   line.add_size(
       "--max-num-batched-tokens",
       flags.max_num_batched_tokens,
-      "most tokens of one step (128 on few CPUs)"
+      "most tokens of one step (128 on few CPUs, 256 with AMX)"
   );
   line.add("--max-num-seqs", flags.max_num_seqs, "most sequences of one step");
   line.add_size("--max-model-len", flags.max_model_len, "longest sequence (the model's own)");

@@ -166,7 +166,9 @@ class RowTile {
   }
   template <int kSum, size_t kCount>
   [[gnu::always_inline]] void add_products(const BFloat16* values) {
-    load_passing_tile<kValueTile>(values + kSum * 2 * kLanes, 2 * tile_.head_dim * sizeof(BFloat16));
+    load_passing_tile<kValueTile>(
+        values + kSum * 2 * kLanes, 2 * tile_.head_dim * sizeof(BFloat16)
+    );
     add_pair_products<kSum, kWeightTile, kValueTile>();
     if constexpr (kSum + 1 < kCount) add_products<kSum + 1, kCount>(values);
   }
