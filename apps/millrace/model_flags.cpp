@@ -10,7 +10,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/step_budget.h"
-#include "kernels/isa.h"
+#include "kernels/linear.h"
 #include "progress_bar.h"
 #include "speculation_flag.h"
 
@@ -83,7 +83,7 @@ Result<void> share_between_ranks(const ModelFlags& flags, LocalModelOptions& opt
 // As far as the flags tell: a checkpoint may be quantized, or in another type.
 bool multiplies_tiles(const ModelFlags& flags) {
   const bool is_bfloat16 = flags.dtype == "auto" || flags.dtype == "bfloat16";
-  return best_isa() == Isa::kAmx && flags.quantization == "none" && is_bfloat16;
+  return flags.quantization == "none" && is_bfloat16 && takes_tiles(best_isa(), DType::kBFloat16);
 }
 
 // What a step computes, of all sequences and of one prompt.
@@ -173,7 +173,7 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   line.add_size(
       "--max-num-batched-tokens",
       flags.max_num_batched_tokens,
-      "most tokens of one step (128 on few CPUs, 256 with AMX)"
+      "most tokens of one step (128 on few CPUs, 256 of bfloat16 with AMX)"
   );
   line.add("--max-num-seqs", flags.max_num_seqs, "most sequences that run at once");
   line.add_size(

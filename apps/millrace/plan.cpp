@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "engine/step_budget.h"
 #include "failure.h"
-#include "kernels/isa.h"
+#include "kernels/linear.h"
 #include "model/config.h"
 #include "model/memory_plan.h"
 #include "model_flags.h"
@@ -48,7 +48,7 @@ Result<MemoryPlanOptions> options_of(
   options.max_model_len = flags.max_model_len.value_or(0);
   options.num_threads = static_cast<int64_t>(num_available_cpus());
   const bool multiplies_tiles =
-      best_isa() == Isa::kAmx && !options.quantization && options.weight_dtype == DType::kBFloat16;
+      !options.quantization && takes_tiles(best_isa(), options.weight_dtype);
   options.max_num_batched_tokens = flags.max_num_batched_tokens.value_or(
       default_step_tokens(num_available_cpus(), flags.max_num_seqs, multiplies_tiles)
   );
@@ -85,7 +85,7 @@ int run_plan(std::vector<std::string> arguments) {
   line.add_size(
       "--max-num-batched-tokens",
       flags.max_num_batched_tokens,
-      "most tokens of one step (128 on few CPUs, 256 with AMX)"
+      "most tokens of one step (128 on few CPUs, 256 of bfloat16 with AMX)"
   );
   line.add("--max-num-seqs", flags.max_num_seqs, "most sequences of one step");
   line.add_size("--max-model-len", flags.max_model_len, "longest sequence (the model's own)");

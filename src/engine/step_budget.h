@@ -9,8 +9,10 @@ namespace millrace {
 
 // For a processor: 128 tokens, from which on more are no faster on few cores
 // (docs/benchmarks/cpu.md, "Serving over HTTP"); 16 a thread on many, so that each has enough of a
-// product to do; and 64 beside `max_num_seqs` tokens of sequences that are being answered. AMX is
-// near its peak from 256 tokens on (`multiplies_tiles`: bfloat16 weights, on a processor with it).
+// product to do; and 64 beside `max_num_seqs` tokens of sequences that are being answered. With
+// AMX prompts are a tenth faster by 256 tokens than by 128 and little more by 512
+// (`multiplies_tiles`: bfloat16 weights, on a processor with it; cpu.md, "On a processor with
+// AMX").
 int32_t default_step_tokens(size_t num_threads, int64_t max_num_seqs, bool multiplies_tiles);
 
 // For a CUDA device: 2048, as vLLM's; not measured.

@@ -31,13 +31,13 @@ constexpr KernelVersions<PanelFunction> kVersions = {
          .amx_reference = linear_amx_reference},
 };
 
-bool takes_tiles(Isa isa, DType weights) {
-  return isa == Isa::kAmx && weights == DType::kBFloat16;
-}
-
 void check_forms(const Executor& executor, const LinearArgs& args) {
-  const bool has_tiles = args.x_form == RowsForm::kTiles || args.out_form == RowsForm::kTiles;
-  CHECK(!has_tiles || takes_tiles(executor.isa, args.weights.dtype()), "tiles are of AMX");
+  const DType dtype = args.weights.dtype();
+  const auto may_be_tiles = [&](ConstRows rows) {
+    return rows.num_rows == 0 || form_between(executor.isa, dtype, dtype, rows) == RowsForm::kTiles;
+  };
+  CHECK(args.x_form == RowsForm::kFloats || may_be_tiles(args.x), "x may stand in tiles");
+  CHECK(args.out_form == RowsForm::kFloats || may_be_tiles(args.out), "out may stand in tiles");
   CHECK(
       args.out_form == RowsForm::kFloats || args.epilogue == LinearEpilogue::kSiluMul,
       "what is added or stored is floats"
@@ -126,6 +126,10 @@ LinearTask make_task(const LinearArgs& args, const EncodedInputs& x) {
 }
 
 }  // namespace
+
+bool takes_tiles(Isa isa, DType weights) {
+  return isa == Isa::kAmx && weights == DType::kBFloat16;
+}
 
 RowsForm form_between(Isa isa, DType first, DType next, ConstRows rows) {
   const size_t tile_rows = std::min(rows.num_rows, kInputTileRows);

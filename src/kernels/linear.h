@@ -26,6 +26,9 @@ enum class RowsForm {
   kTiles,  // rounded, as to_bfloat16_tiles() writes them
 };
 
+// Whether linear() multiplies tiles with such weights.
+bool takes_tiles(Isa isa, DType weights);
+
 // In which form linear() writes what only the next linear() reads: the outputs of a first matrix
 // with LinearEpilogue::kSiluMul that are the inputs of a second one of type `next`. The same bits
 // either way. `rows`: where they stand.
@@ -44,8 +47,8 @@ struct LinearArgs {
   std::span<std::byte> scratch = {};  // linear_scratch_bytes(), aligned to 64 bytes
 };
 
-// Where x stands as the weights' kernel reads it, and where each thread unpacks some panels; 0 if
-// neither is wanted. The same for every instruction set.
+// Where x stands as the weights' kernel reads it, and where each thread unpacks some panels or
+// keeps sums; 0 if neither is wanted. The same for every instruction set.
 size_t linear_scratch_bytes(
     DType weights, size_t num_threads, size_t num_tokens, size_t num_inputs
 );

@@ -19,7 +19,7 @@ enum class LinearEpilogue {
 constexpr size_t kUnpackedPanels = 4;
 
 // linear_amx() takes so many tokens at once, and keeps the sums of so many panels where it takes
-// their inputs in several chunks: floats for each two panels, and for a tile of rows too many.
+// their inputs in several chunks: so many floats for two of them, with a tile's rows too many.
 constexpr size_t kAmxBlockTokens = 512;
 constexpr size_t kAmxGroupPanels = 32;
 constexpr size_t amx_pair_sums(size_t num_tokens) {

@@ -379,6 +379,16 @@ TEST(Linear, DoesNothingForNoTokens) {
   EXPECT_TRUE(solve({best_isa(), pool}, problem).empty());
 }
 
+TEST(LinearDeathTest, RefusesTilesWhereFloatsAreMultiplied) {
+  ThreadPool pool(1);
+  const Problem first =
+      make_problem({2, 20, 64}, DType::kBFloat16, LinearEpilogue::kSiluMul, false);
+  const Problem next = make_problem({2, 64, 20}, DType::kBFloat16, LinearEpilogue::kStore, false);
+  EXPECT_DEATH(
+      solve_two({Isa::kReference, pool}, first, next, RowsForm::kTiles), "may stand in tiles"
+  );
+}
+
 TEST(LinearDeathTest, RefusesShapesThatDoNotFit) {
   ThreadPool pool(1);
   Problem problem = make_problem({2, 20, 30}, DType::kFloat32, LinearEpilogue::kStore, false);

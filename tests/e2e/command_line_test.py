@@ -57,6 +57,8 @@ class Basics(unittest.TestCase):
             (["generate", "--prompt", "x", "--device", "gpu"], "--device must be auto, cpu or cuda"),
             (["bench", "engine", "--device", "gpu"], "--device must be auto, cpu or cuda"),
             (["bench", "engine", "--device", "cuda", "--isa", "avx2"], "--isa is of --device cpu"),
+            (["bench", "engine", "--batch-size", "1,8", "--max-num-batched-tokens", "4"],
+             "--max-num-batched-tokens must be at least 8, the largest --batch-size, got '4'"),
             (["generate", "--prompt", "x", "--enforce-eager"], "--enforce-eager is of --device cuda"),
             (["generate", "--prompt", "x", "--gpu-memory-utilization", "0.5"], "--gpu-memory-utilization is of --device cuda"),
             (["serve", "--engine", "null", "--device", "cuda"], "--device"),

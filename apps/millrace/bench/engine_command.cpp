@@ -120,10 +120,10 @@ void add_flags(CommandLine& line, EngineFlags& flags) {
       flags.isa,
       "instructions: auto (the fastest), or reference, amx-reference, avx2, avx512, avx512-dot, amx"
   );
-  line.add(
+  line.add_size(
       "--max-num-batched-tokens",
       flags.max_num_batched_tokens,
-      "most tokens of one step of a prompt (as serve)"
+      "most tokens of one step, of a prompt or of a decode's batch (as serve)"
   );
   line.add_size(
       "--kv-cache-memory-bytes", flags.kv_cache_memory_bytes, "memory of the KV cache (up to 4G)"
@@ -167,6 +167,14 @@ Result<void> check_flags(const EngineFlags& flags) {
   constexpr int64_t kBatchMax = 65536;
   if (const int64_t most = *std::ranges::max_element(flags.batch_sizes); most > kBatchMax) {
     return wrong_value("--batch-size", fmt::format("1 to {}", kBatchMax), std::to_string(most));
+  }
+  if (const int64_t most = *std::ranges::max_element(flags.batch_sizes);
+      flags.max_num_batched_tokens.value_or(most) < most) {
+    return wrong_value(
+        "--max-num-batched-tokens",
+        fmt::format("at least {}, the largest --batch-size", most),
+        std::to_string(*flags.max_num_batched_tokens)
+    );
   }
   if (flags.num_repetitions < 1 || flags.num_repetitions > 100000) {
     return wrong_value("--repetitions", "1 to 100000", std::to_string(flags.num_repetitions));
