@@ -51,9 +51,10 @@ bool may_use_tiles() {
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, kTileData) == 0;
 }
 
-// Bits 22, 24 and 25 of EDX of leaf 7: products of bfloat16, tiles, products of 8-bit integers.
+// Bits 22 to 25 of EDX of leaf 7: products of bfloat16, AVX-512 FP16 (every processor with the
+// others has it), tiles, products of 8-bit integers.
 bool has_amx() {
-  constexpr unsigned kBits = (1U << 22) | (1U << 24) | (1U << 25);
+  constexpr unsigned kBits = (1U << 22) | (1U << 23) | (1U << 24) | (1U << 25);
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;

@@ -1,6 +1,6 @@
 // Which instructions an operator may use. Chosen once by whoever makes the model and passed down.
 // Every choice gives the same bits, so it is a matter of speed and of testing alone, but for one:
-// AMX adds up the products of bfloat16 matrices in its own order (docs/decisions/0020).
+// AMX multiplies bfloat16 and quantized matrices in its own way (docs/decisions/0020).
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ enum class Isa {
   kAvx2,          // AVX2, FMA, F16C
   kAvx512,        // AVX-512 F, BW, DQ, VL
   kAvx512Dot,     // and its dot products: AVX-512 BF16 and VNNI
-  kAmx,           // and tiles: AMX-INT8 and AMX-BF16
+  kAmx,           // and tiles: AMX-INT8 and AMX-BF16; AVX-512 FP16
 };
 
 // The one that defines the bits of `isa`.

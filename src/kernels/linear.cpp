@@ -75,8 +75,7 @@ size_t bytes_of_inputs(size_t num_tokens, size_t num_inputs) {
 size_t thread_scratch_bytes(size_t num_tokens, size_t num_inputs) {
   const size_t unpacked = kUnpackedPanels * PackedMatrix::kPanelRows *
                           round_up(num_inputs, kInputsPerScratchRow) * sizeof(BFloat16);
-  const size_t sums = amx_pair_sums(std::min(num_tokens, kAmxBlockTokens)) * sizeof(float);
-  return std::max(unpacked, kAmxGroupPanels / 2 * sums);
+  return std::max(unpacked, amx_scratch_bytes(num_tokens));
 }
 
 // Puts x into the scratch as the kernel for `executor.isa` reads it.

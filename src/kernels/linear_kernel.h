@@ -18,12 +18,17 @@ enum class LinearEpilogue {
 // A bfloat16 matrix is unpacked so many panels at a time, where that serves several tokens.
 constexpr size_t kUnpackedPanels = 4;
 
-// linear_amx() takes so many tokens at once, and keeps the sums of so many panels where it takes
-// their inputs in several chunks: so many floats for two of them, with a tile's rows too many.
+// A product by tiles takes so many tokens at once, and keeps the sums of so many panels where it
+// takes their inputs in several chunks: so many floats for two of them, with a tile's rows too
+// many. A thread's scratch holds all of them.
 constexpr size_t kAmxBlockTokens = 512;
 constexpr size_t kAmxGroupPanels = 32;
 constexpr size_t amx_pair_sums(size_t num_tokens) {
   return (2 * num_tokens + 16) * 16;
+}
+constexpr size_t amx_scratch_bytes(size_t num_tokens) {
+  const size_t num_block_tokens = num_tokens < kAmxBlockTokens ? num_tokens : kAmxBlockTokens;
+  return kAmxGroupPanels / 2 * amx_pair_sums(num_block_tokens) * sizeof(float);
 }
 
 struct LinearTask {

@@ -72,9 +72,9 @@ class TinyModel final : public TestModel {
       }
       for (const Isa isa : supported_isas()) {
         if (!kWithReferences && isa == reference_of(isa)) continue;
-        // AMX has bits of its own where the matrices or the KV cache are bfloat16
+        // AMX has bits of its own where the matrices or the KV cache are bfloat16, or matrices int8
         // (docs/decisions/0020).
-        const bool has_own_bits = format_.dtype == DType::kBFloat16;
+        const bool has_own_bits = format_.dtype == DType::kBFloat16 || format_.quantization;
         if (has_own_bits && reference_of(isa) != reference_of(best_isa())) continue;
         setups.push_back({.block_size = block_size, .num_threads = 1, .isa = isa});
       }

@@ -26,6 +26,7 @@
 #include "failure.h"
 #include "interrupt_signal.h"
 #include "kernels/machine_limits.h"
+#include "kernels/quantized/linear_quantized.h"
 #include "model_flags.h"
 #include "progress_bar.h"
 #include "terminal.h"
@@ -278,11 +279,18 @@ Result<SpeedLayout> layout_of(const EngineFlags& flags, const LocalRunner& runne
   };
 }
 
-DotInstruction instruction_of(const LocalRunner& runner, Isa isa) {
-  if (runner.quantization) return fastest_dot_instruction(DotOperands::kInt8, isa);
-  return fastest_dot_instruction(
-      runner.dtype == DType::kBFloat16 ? DotOperands::kBFloat16 : DotOperands::kFloat32, isa
-  );
+// What the matrices of most layers are multiplied as, in so many terms: each is a product of its
+// own.
+struct Multiplication {
+  DotOperands operands;
+  size_t num_terms = 1;
+};
+Multiplication multiplication_of(const LocalRunner& runner, Isa isa) {
+  if (!runner.quantization) {
+    return {runner.dtype == DType::kBFloat16 ? DotOperands::kBFloat16 : DotOperands::kFloat32};
+  }
+  if (multiplies_bfloat16(isa, runner.quantization->format)) return {DotOperands::kBFloat16};
+  return {DotOperands::kInt8, runner.quantization->num_input_terms};
 }
 
 // What is measured beside the model, and what rows say of it.
@@ -307,7 +315,8 @@ Result<Limits> limits_of(const LocalRunner& runner, Isa isa) {
   Result<MachineLimits> measured = MachineLimits::prepare(*runner.threads, isa);
   if (!measured) return measured.error();
   const auto machine = std::make_shared<MachineLimits>(*std::move(measured));
-  const DotInstruction instruction = instruction_of(runner, isa);
+  const DotInstruction instruction =
+      fastest_dot_instruction(multiplication_of(runner, isa).operands, isa);
   limits.read = [machine, instruction] {
     return LimitReading{
         machine->measure_read_bytes_per_second(),
@@ -334,12 +343,10 @@ Result<int> measure(
   plan.layout = *layout;
   plan.num_repetitions = flags.num_repetitions;
   plan.read_limits = limits->read;
-  const double num_input_terms =
-      runner.quantization ? static_cast<double>(runner.quantization->num_input_terms) : 1.0;
+  const auto num_terms = static_cast<double>(multiplication_of(runner, isa).num_terms);
   plan.work_of = [&](const ForwardBatch& batch) {
-    // Each term is a product of its own with the peak's instruction.
     ForwardWork work = forward_work(runner.config, runner.bytes, batch);
-    work.matrix_operations *= num_input_terms;
+    work.matrix_operations *= num_terms;
     return work;
   };
   plan.on_progress = [&bar](double fraction, const std::string& what) {

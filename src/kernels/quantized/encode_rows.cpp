@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "kernels/bfloat16_rows_kernel.h"
 #include "kernels/dispatch.h"
 #include "kernels/quantized/encode_rows_kernel.h"
 
@@ -12,8 +13,28 @@ namespace {
 
 constexpr IsaVersions<void (*)(const EncodeTask&, size_t, size_t)> kEncode = {
     encode_rows_reference, encode_rows_avx2, encode_rows_avx512};
+// Nobody reads tiles with AVX2.
+constexpr IsaVersions<void (*)(const RotatedTilesTask&, size_t, size_t)> kWriteTiles = {
+    write_rotated_tiles_reference, write_rotated_tiles_reference, write_rotated_tiles_avx512};
 constexpr IsaVersions<void (*)(float*, size_t)> kRotate = {
     rotate_reference, rotate_avx2, rotate_avx512};
+
+RowsToRotate rows_to_rotate(ConstRows x) {
+  return {
+      .x = x.data,
+      .stride = x.stride,
+      .num_inputs = x.num_columns,
+      .rotation = rotation_size(x.num_columns),
+      .num_groups = div_ceil(x.num_columns, kActivationGroup),
+  };
+}
+
+// function(begin, end) for all rows. A phase costs more than a row.
+template <class Function>
+void for_rows(const Executor& executor, size_t num_rows, const Function& function) {
+  if (num_rows == 1) return function(0, 1);
+  executor.pool.parallel_for(num_rows, function);
+}
 
 }  // namespace
 
@@ -40,24 +61,36 @@ EncodedRows encode_rows(
   };
   CHECK(rows.stride * rows.num_rows <= scratch.size(), "the scratch holds all rows");
   const EncodeTask task = {
-      .x = x.data,
-      .x_stride = x.stride,
-      .num_inputs = x.num_columns,
-      .rotation = rotation_size(x.num_columns),
-      .num_groups = rows.num_groups,
+      .rows = rows_to_rotate(x),
       .num_terms = num_terms,
       .out = reinterpret_cast<unsigned char*>(rows.data),
       .out_stride = rows.stride,
   };
   const auto function = kEncode.find(executor.isa);
-  const auto run = [&](size_t begin, size_t end) { function(task, begin, end); };
-  // A phase costs more than a row.
-  if (x.num_rows == 1) {
-    run(0, 1);
-  } else {
-    executor.pool.parallel_for(x.num_rows, run);
-  }
+  for_rows(executor, x.num_rows, [&](size_t begin, size_t end) { function(task, begin, end); });
   return rows;
+}
+
+size_t RotatedTiles::num_bytes(size_t num_rows, size_t num_inputs) {
+  const size_t tile_rows = std::min(num_rows, kInputTileRows);
+  if (tile_rows == 0) return 0;
+  return round_up(num_rows, tile_rows) * round_up(num_inputs, kActivationGroup) * sizeof(BFloat16);
+}
+
+RotatedTiles rotate_to_tiles(const Executor& executor, ConstRows x, std::span<std::byte> scratch) {
+  CHECK(RotatedTiles::num_bytes(x.num_rows, x.num_columns) <= scratch.size(), "room for all tiles");
+  const size_t tile_rows = std::min(x.num_rows, kInputTileRows);
+  const RotatedTiles tiles = {
+      .data = reinterpret_cast<BFloat16*>(scratch.data()),
+      .num_rows = x.num_rows,
+      .num_groups = div_ceil(x.num_columns, kActivationGroup),
+      .tile_bytes = tile_rows * kInputTileColumns * sizeof(BFloat16),
+  };
+  const RotatedTilesTask task = {
+      .rows = rows_to_rotate(x), .tiles = tiles.data, .tile_rows = tile_rows};
+  const auto function = kWriteTiles.find(executor.isa);
+  for_rows(executor, x.num_rows, [&](size_t begin, size_t end) { function(task, begin, end); });
+  return tiles;
 }
 
 void rotate(Isa isa, std::span<float> rows, size_t size) {

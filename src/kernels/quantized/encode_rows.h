@@ -14,6 +14,7 @@
 
 #include "kernels/executor.h"
 #include "kernels/rows.h"
+#include "tensor/dtype.h"
 
 namespace millrace {
 
@@ -49,6 +50,23 @@ struct EncodedRows {
 EncodedRows encode_rows(
     const Executor& executor, ConstRows x, size_t num_terms, std::span<std::byte> scratch
 );
+
+// The same rotated rows rounded to bfloat16, as tiles of AMX: [ceil(num_rows / 16)][2 *
+// num_groups][min(16, num_rows)][32], with the second and the third of every four inputs exchanged,
+// in the order in which bytes of weights become pairs. Rows that the last tiles have too many are
+// not written.
+struct RotatedTiles {
+  BFloat16* data = nullptr;
+  size_t num_rows = 0;
+  size_t num_groups = 0;
+  size_t tile_bytes = 0;
+
+  // Bytes of all tiles.
+  static size_t num_bytes(size_t num_rows, size_t num_inputs);
+};
+
+// Into `scratch`, as encode_rows(); of at least RotatedTiles::num_bytes().
+RotatedTiles rotate_to_tiles(const Executor& executor, ConstRows x, std::span<std::byte> scratch);
 
 // Rotates `rows` in place, as encode_rows() does: blocks of `size`, a power of two of 64 to 1024
 // that divides the length. For weights.

@@ -21,6 +21,9 @@ struct Ops {
   [[gnu::always_inline]] static void store_low_bytes(unsigned char* p, Avx512Lanes a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_castps_si512(a.v)));
   }
+  [[gnu::always_inline]] static Avx512Lanes swap_middle(Avx512Lanes a) {
+    return {_mm512_permute_ps(a.v, _MM_SHUFFLE(3, 1, 2, 0))};
+  }
 
  private:
   // a[i ^ kStep].
@@ -37,6 +40,12 @@ struct Ops {
 
 void encode_rows_avx512(const EncodeTask& task, size_t row_begin, size_t row_end) {
   encode_lanes<Avx512Lanes, Ops>(task, row_begin, row_end);
+}
+
+void write_rotated_tiles_avx512(const RotatedTilesTask& task, size_t row_begin, size_t row_end) {
+  for (size_t row = row_begin; row < row_end; ++row) {
+    write_row_of_tiles<Avx512Lanes, Ops>(task, row);
+  }
 }
 
 void rotate_avx512(float* block, size_t size) {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/dtype.h"
+
 namespace millrace {
 
 constexpr size_t kRotationMax = 1024;
@@ -17,12 +19,17 @@ constexpr int32_t kSumStart = 0x4B400000;
 // these.
 constexpr float kSecondTermSteps = 254.0F;
 
-struct EncodeTask {
-  const float* x;  // [num_rows, num_inputs], rows x_stride apart
-  size_t x_stride;
+// Rows that are rotated.
+struct RowsToRotate {
+  const float* x;  // [num_rows, num_inputs], rows stride apart
+  size_t stride;
   size_t num_inputs;
-  size_t rotation;     // inputs of a block: a power of two, 64 to kRotationMax
-  size_t num_groups;   // of 64 inputs; a whole number of blocks
+  size_t rotation;    // inputs of a block: a power of two, 64 to kRotationMax
+  size_t num_groups;  // of 64 inputs; a whole number of blocks
+};
+
+struct EncodeTask {
+  RowsToRotate rows;
   size_t num_terms;    // 1 or 2
   unsigned char* out;  // see EncodedRows
   size_t out_stride;
@@ -31,6 +38,18 @@ struct EncodeTask {
 void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_end);
 void encode_rows_avx2(const EncodeTask& task, size_t row_begin, size_t row_end);
 void encode_rows_avx512(const EncodeTask& task, size_t row_begin, size_t row_end);
+
+// Where tiles have input i of every four; the same says which input is at a place.
+constexpr size_t kTilePlaces[4] = {0, 2, 1, 3};
+
+struct RotatedTilesTask {
+  RowsToRotate rows;
+  BFloat16* tiles;   // see RotatedTiles
+  size_t tile_rows;  // of a whole one
+};
+
+void write_rotated_tiles_reference(const RotatedTilesTask& task, size_t row_begin, size_t row_end);
+void write_rotated_tiles_avx512(const RotatedTilesTask& task, size_t row_begin, size_t row_end);
 
 // One block of `size` floats, in place.
 void rotate_reference(float* block, size_t size);

@@ -119,16 +119,17 @@ template <class Lanes, class Ops, size_t kTerms>
   }
 }
 
-// Inputs [begin, begin + rotation) of a row, zeros past its end.
+// Inputs [begin, begin + rotation) of row `row`, zeros past its end.
 template <class Lanes>
-void load_block(const EncodeTask& task, const float* x, size_t begin, float* block) {
-  for (size_t i = 0; i < task.rotation; i += kLanes) {
+void load_block(const RowsToRotate& rows, size_t row, size_t begin, float* block) {
+  const float* x = rows.x + row * rows.stride;
+  for (size_t i = 0; i < rows.rotation; i += kLanes) {
     const size_t column = begin + i;
     Lanes values = Lanes::zero();
-    if (column + kLanes <= task.num_inputs) {
+    if (column + kLanes <= rows.num_inputs) {
       values = Lanes::load(x + column);
-    } else if (column < task.num_inputs) {
-      values = Lanes::load_first(x + column, task.num_inputs - column);
+    } else if (column < rows.num_inputs) {
+      values = Lanes::load_first(x + column, rows.num_inputs - column);
     }
     Lanes::store(block + i, values);
   }
@@ -136,16 +137,17 @@ void load_block(const EncodeTask& task, const float* x, size_t begin, float* blo
 
 template <class Lanes, class Ops, size_t kTerms>
 void encode_terms(const EncodeTask& task, size_t row_begin, size_t row_end) {
-  const size_t num_columns = task.num_groups * 64;
+  const RowsToRotate& rows = task.rows;
+  const size_t num_columns = rows.num_groups * 64;
   for (size_t row = row_begin; row < row_end; ++row) {
     unsigned char* values = task.out + row * task.out_stride;
     float* scales = reinterpret_cast<float*>(values + num_columns * kTerms);
-    int* starts = reinterpret_cast<int*>(scales + task.num_groups * kTerms);
-    for (size_t begin = 0; begin < num_columns; begin += task.rotation) {
+    int* starts = reinterpret_cast<int*>(scales + rows.num_groups * kTerms);
+    for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
       alignas(64) float block[kRotationMax];
-      load_block<Lanes>(task, task.x + row * task.x_stride, begin, block);
-      rotate_far<Lanes>(block, task.rotation);
-      for (size_t i = 0; i < task.rotation; i += 64) {
+      load_block<Lanes>(rows, row, begin, block);
+      rotate_far<Lanes>(block, rows.rotation);
+      for (size_t i = 0; i < rows.rotation; i += 64) {
         const size_t part = (begin + i) / 64 * kTerms;
         encode_group<Lanes, Ops, kTerms>(
             block + i, {values + part * 64, scales + part, starts + part}
@@ -161,6 +163,31 @@ void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
     encode_terms<Lanes, Ops, 2>(task, row_begin, row_end);
   } else {
     encode_terms<Lanes, Ops, 1>(task, row_begin, row_end);
+  }
+}
+
+// One row, in its place of all tiles. Ops::swap_middle(a): the second and the third of every four.
+template <class Lanes, class Ops>
+void write_row_of_tiles(const RotatedTilesTask& task, size_t row) {
+  constexpr size_t kTileColumns = 32;
+  const RowsToRotate& rows = task.rows;
+  const size_t num_columns = rows.num_groups * 64;
+  const size_t tile_size = task.tile_rows * kTileColumns;
+  BFloat16* out = task.tiles + row / 16 * 16 * num_columns + row % 16 * kTileColumns;
+  for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
+    alignas(64) float block[kRotationMax];
+    load_block<Lanes>(rows, row, begin, block);
+    rotate_far<Lanes>(block, rows.rotation);
+    for (size_t i = 0; i < rows.rotation; i += 64, out += 2 * tile_size) {
+      Lanes parts[4];
+#pragma GCC unroll 4
+      for (size_t part = 0; part < 4; ++part) parts[part] = Lanes::load(block + i + part * kLanes);
+      rotate_sixty_four<Lanes, Ops>(parts);
+      Lanes::store(out, Ops::swap_middle(parts[0]));
+      Lanes::store(out + kLanes, Ops::swap_middle(parts[1]));
+      Lanes::store(out + tile_size, Ops::swap_middle(parts[2]));
+      Lanes::store(out + tile_size + kLanes, Ops::swap_middle(parts[3]));
+    }
   }
 }
 

@@ -59,6 +59,16 @@ void encode_group_reference(
   starts[1] = kSumStart - 128 * round_term(steps, values + kGroup);
 }
 
+// Inputs [begin, begin + rotation) of row `row`, zeros past its end, rotated. `block`:
+// [kRotationMax].
+void load_rotated(const RowsToRotate& rows, size_t row, size_t begin, float* block) {
+  const float* x = rows.x + row * rows.stride;
+  std::fill_n(block, kRotationMax, 0.0F);
+  const size_t end = std::min(begin + rows.rotation, rows.num_inputs);
+  for (size_t i = begin; i < end; ++i) block[i - begin] = x[i];
+  rotate_reference(block, rows.rotation);
+}
+
 }  // namespace
 
 void rotate_reference(float* block, size_t size) {
@@ -75,25 +85,42 @@ void rotate_reference(float* block, size_t size) {
 }
 
 void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_end) {
-  const size_t num_columns = task.num_groups * kGroup;
-  const size_t num_parts = task.num_groups * task.num_terms;
+  const RowsToRotate& rows = task.rows;
+  const size_t num_columns = rows.num_groups * kGroup;
+  const size_t num_parts = rows.num_groups * task.num_terms;
   for (size_t row = row_begin; row < row_end; ++row) {
-    const float* x = task.x + row * task.x_stride;
     unsigned char* values = task.out + row * task.out_stride;
     unsigned char* scales = values + num_parts * kGroup;
     unsigned char* starts = scales + num_parts * sizeof(float);
-    for (size_t begin = 0; begin < num_columns; begin += task.rotation) {
-      float block[kRotationMax] = {};
-      const size_t end = std::min(begin + task.rotation, task.num_inputs);
-      for (size_t i = begin; i < end; ++i) block[i - begin] = x[i];
-      rotate_reference(block, task.rotation);
-      for (size_t i = 0; i < task.rotation; i += kGroup) {
+    for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
+      float block[kRotationMax];
+      load_rotated(rows, row, begin, block);
+      for (size_t i = 0; i < rows.rotation; i += kGroup) {
         const size_t part = (begin + i) / kGroup * task.num_terms;
         float scale[2];
         int start[2];
         encode_group_reference(block + i, task.num_terms, values + part * kGroup, scale, start);
         std::memcpy(scales + part * sizeof(float), scale, task.num_terms * sizeof(float));
         std::memcpy(starts + part * sizeof(int), start, task.num_terms * sizeof(int));
+      }
+    }
+  }
+}
+
+void write_rotated_tiles_reference(const RotatedTilesTask& task, size_t row_begin, size_t row_end) {
+  constexpr size_t kTileColumns = 32;
+  const RowsToRotate& rows = task.rows;
+  const size_t num_columns = rows.num_groups * kGroup;
+  for (size_t row = row_begin; row < row_end; ++row) {
+    BFloat16* row_of_tiles = task.tiles + row / 16 * 16 * num_columns;
+    for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
+      float block[kRotationMax];
+      load_rotated(rows, row, begin, block);
+      for (size_t i = 0; i < rows.rotation; ++i) {
+        const size_t tile = (begin + i) / kTileColumns;
+        const size_t place = i % kTileColumns / 4 * 4 + kTilePlaces[i % 4];
+        row_of_tiles[(tile * task.tile_rows + row % 16) * kTileColumns + place] =
+            to_bfloat16(block[i]);
       }
     }
   }

@@ -156,6 +156,38 @@ TEST(EncodeRows, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
   }
 }
 
+// Of each instruction set that writes tiles, and of a part of wider rows.
+TEST(EncodeRows, WritesTilesOfRotatedRowsWithTheMiddleOfEveryFourExchanged) {
+  ThreadPool three(3);
+  for (const size_t num_columns : {1, 63, 70, 128, 896}) {
+    for (const size_t num_rows : {1, 7, 16, 37}) {
+      std::vector<float> wide = random_floats(num_rows * (num_columns + 5), 9);
+      const ConstRows x = rows_of(wide, num_columns + 5).columns(2, num_columns);
+      const size_t num_padded = (num_columns + 63) / 64 * 64;
+      const size_t tile_rows = std::min<size_t>(num_rows, 16);
+      for (const Isa isa : supported_isas()) {
+        Buffer scratch = *Buffer::allocate(RotatedTiles::num_bytes(num_rows, num_columns));
+        const RotatedTiles tiles = rotate_to_tiles({isa, three}, x, scratch.bytes());
+        ASSERT_EQ(tiles.tile_bytes, tile_rows * 64);
+        for (size_t row = 0; row < num_rows; ++row) {
+          std::vector<float> rotated(num_padded);
+          std::copy_n(x.row(row), num_columns, rotated.begin());
+          rotate(Isa::kReference, rotated, rotation_size(num_columns));
+          for (size_t i = 0; i < num_padded; ++i) {
+            const size_t tile = row / 16 * (num_padded / 32) + i / 32;
+            constexpr size_t kExchanged[] = {0, 2, 1, 3};
+            const size_t place = row % 16 * 32 + i % 32 / 4 * 4 + kExchanged[i % 4];
+            const BFloat16 found = tiles.data[tile * tile_rows * 32 + place];
+            ASSERT_EQ(found.bits, to_bfloat16(rotated[i]).bits)
+                << name_of(isa) << ' ' << num_rows << " x " << num_columns << ": " << row << ' '
+                << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(EncodeRows, ReadsColumnsOfWiderRows) {
   ThreadPool pool(1);
   std::vector<float> wide = random_floats(4 * 100, 8);

@@ -1,8 +1,13 @@
 #include "kernels/quantized/linear_quantized.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "base/check.h"
 #include "base/math.h"
+#include "kernels/denormals.h"
 #include "kernels/dispatch.h"
+#include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 
 namespace millrace {
@@ -12,27 +17,39 @@ constexpr size_t kPanelRows = QuantizedMatrix::kPanelRows;
 
 using PanelFunction = void (*)(const QuantizedTask&, size_t, size_t);
 
-template <class Weights>
-constexpr IsaVersions<PanelFunction> kVersions = {
-    linear_quantized_reference<Weights>,
-    linear_quantized_avx2<Weights>,
-    linear_quantized_avx512<Weights>,
-    linear_quantized_avx512_dot<Weights>,
-    linear_quantized_amx<Weights>,
+constexpr IsaVersions<PanelFunction> kInt8Versions = {
+    .reference = linear_quantized_reference<Int8Weights>,
+    .avx2 = linear_quantized_avx2<Int8Weights>,
+    .avx512 = linear_quantized_avx512<Int8Weights>,
+    .avx512_dot = linear_quantized_avx512_dot<Int8Weights>,
+    .amx = linear_int8_amx,
+    .amx_reference = linear_int8_amx_reference,
+};
+constexpr IsaVersions<PanelFunction> kInt4Versions = {
+    .reference = linear_quantized_reference<Int4Weights>,
+    .avx2 = linear_quantized_avx2<Int4Weights>,
+    .avx512 = linear_quantized_avx512<Int4Weights>,
+    .avx512_dot = linear_quantized_avx512_dot<Int4Weights>,
+    .amx = linear_int4_amx,
 };
 
-PanelFunction find_version(Isa isa, QuantizedFormat format) {
-  return format == QuantizedFormat::kInt8 ? kVersions<Int8Weights>.find(isa)
-                                          : kVersions<Int4Weights>.find(isa);
-}
-
-void check_shapes(const LinearQuantizedArgs& args) {
+void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
   const QuantizedMatrix& weights = args.weights;
-  CHECK(args.x.num_groups == weights.num_groups(), "x has the weights' inputs");
+  CHECK(args.x.num_columns == weights.num_columns(), "x has the weights' inputs");
   CHECK(args.out.num_rows == args.x.num_rows, "one output row a token");
   CHECK(
       args.bias.empty() || args.bias.size() == weights.num_panels() * kPanelRows,
       "a bias covers every packed row"
+  );
+  CHECK(
+      args.num_terms == 1 || weights.format() == QuantizedFormat::kInt8,
+      "weights of 4 bits have one term"
+  );
+  CHECK(
+      args.scratch.size() >= linear_quantized_scratch_bytes(
+                                 args.num_terms, num_threads, args.x.num_rows, args.x.num_columns
+                             ),
+      "scratch for the inputs"
   );
   if (args.epilogue == LinearEpilogue::kSiluMul) {
     CHECK(
@@ -44,16 +61,20 @@ void check_shapes(const LinearQuantizedArgs& args) {
   }
 }
 
-}  // namespace
+size_t bytes_of_inputs(size_t num_terms, size_t num_tokens, size_t num_inputs) {
+  return std::max(
+      num_tokens * EncodedRows::row_bytes(num_inputs, num_terms),
+      round_up<size_t>(RotatedTiles::num_bytes(num_tokens, num_inputs), 64)
+  );
+}
 
-void linear_quantized(const Executor& executor, const LinearQuantizedArgs& args) {
-  check_shapes(args);
-  if (args.x.num_rows == 0) return;
-  const QuantizedTask task = {
-      .rows = reinterpret_cast<const unsigned char*>(args.x.data),
-      .row_stride = args.x.stride,
-      .num_groups = args.x.num_groups,
-      .num_terms = args.x.num_terms,
+// Without its thread's scratch. Puts x into the scratch as the kernel for `executor.isa` reads it.
+QuantizedTask make_task(const Executor& executor, const LinearQuantizedArgs& args) {
+  QuantizedTask task = {
+      .rows = reinterpret_cast<const unsigned char*>(args.scratch.data()),
+      .row_stride = 0,
+      .num_groups = args.weights.num_groups(),
+      .num_terms = args.num_terms,
       .panels = static_cast<const unsigned char*>(args.weights.data()),
       .panel_bytes = args.weights.panel_bytes(),
       .output =
@@ -64,11 +85,51 @@ void linear_quantized(const Executor& executor, const LinearQuantizedArgs& args)
            .num_outputs = args.out.num_columns,
            .epilogue = args.epilogue},
   };
-  const PanelFunction function = find_version(executor.isa, args.weights.format());
+  if (multiplies_bfloat16(executor.isa, args.weights.format())) {
+    task.row_stride = rotate_to_tiles(executor, args.x, args.scratch).tile_bytes;
+  } else {
+    task.row_stride = encode_rows(executor, args.x, args.num_terms, args.scratch).stride;
+  }
+  return task;
+}
+
+}  // namespace
+
+bool multiplies_bfloat16(Isa isa, QuantizedFormat weights) {
+  return reference_of(isa) == Isa::kAmxReference && weights == QuantizedFormat::kInt8;
+}
+
+size_t linear_quantized_scratch_bytes(
+    size_t num_terms, size_t num_threads, size_t num_tokens, size_t num_inputs
+) {
+  return bytes_of_inputs(num_terms, num_tokens, num_inputs) +
+         num_threads * amx_scratch_bytes(num_tokens);
+}
+
+void linear_quantized(const Executor& executor, const LinearQuantizedArgs& args) {
+  const size_t num_threads = executor.pool.num_threads();
+  check_shapes(args, num_threads);
+  if (args.x.num_rows == 0) return;
+  const QuantizedTask task = make_task(executor, args);
+  const bool is_int8 = args.weights.format() == QuantizedFormat::kInt8;
+  const PanelFunction function = (is_int8 ? kInt8Versions : kInt4Versions).find(executor.isa);
   const size_t panels_per_unit = args.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
   const size_t num_units = args.weights.num_panels() / panels_per_unit;
-  executor.pool.parallel_for(num_units, [&](size_t begin, size_t end) {
-    function(task, begin * panels_per_unit, end * panels_per_unit);
+  const size_t num_input_bytes =
+      bytes_of_inputs(args.num_terms, args.x.num_rows, args.x.num_columns);
+  executor.pool.parallel_for(num_threads, [&](size_t first, size_t last) {
+    const std::optional<DenormalsAreZero> scope =
+        multiplies_bfloat16(executor.isa, args.weights.format())
+            ? std::optional<DenormalsAreZero>(std::in_place)
+            : std::nullopt;
+    for (size_t thread = first; thread < last; ++thread) {
+      QuantizedTask own = task;
+      own.output.scratch =
+          &args.scratch[num_input_bytes + thread * amx_scratch_bytes(args.x.num_rows)];
+      const size_t begin = num_units * thread / num_threads;
+      const size_t end = num_units * (thread + 1) / num_threads;
+      function(own, begin * panels_per_unit, end * panels_per_unit);
+    }
   });
 }
 

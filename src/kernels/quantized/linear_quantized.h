@@ -2,29 +2,47 @@
 //
 // Each output element is a sum over groups of 64 inputs in ascending order: the exact integer sum
 // of the group's products, converted, times the weights' scale of that group (rounded), and its
-// product with the activations' scale fused into the sum; then times the row's scale. A token's
-// result never depends on its neighbours, on threads or on the instruction set.
+// product with the activations' scale fused into the sum; then times the row's scale.
+//
+// With AMX and weights of 8 bits activations are rounded to bfloat16, which loses less than 8 bits
+// do, and weights (cut_to_bfloat16() of linear_quantized_kernel.h) are multiplied as those of a
+// bfloat16 matrix are there: of 32 inputs the first two of every four in one chain of fused
+// multiply-adds from zero and the other two in another, then sum += the two; last, times the row's
+// scale. Denormals are zero.
+//
+// A token's result never depends on its neighbours or on threads; on the instruction set only so.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "kernels/executor.h"
 #include "kernels/linear_kernel.h"  // LinearEpilogue
-#include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/quantized_matrix.h"
 #include "kernels/rows.h"
 
 namespace millrace {
 
+// Whether such weights are multiplied by tiles of bfloat16.
+[[nodiscard]] bool multiplies_bfloat16(Isa isa, QuantizedFormat weights);
+
 struct LinearQuantizedArgs {
-  const EncodedRows& x;  // num_tokens rows of weights.num_columns() inputs
+  ConstRows x;  // [num_tokens, weights.num_columns()]
   const QuantizedMatrix& weights;
   std::span<const float> bias;  // [num_panels * 16] in the order of the packed rows; empty: none
   // kStore, kAddToOut: [num_tokens, weights.num_rows()]. kSiluMul: [num_tokens, n] where the matrix
   // has 2 * round_up(n, 16) rows.
   Rows out;
   LinearEpilogue epilogue = LinearEpilogue::kStore;
+  size_t num_terms = 1;  // of 8 bits, that x is rounded to (encode_rows.h), but with AMX
+  std::span<std::byte> scratch = {};  // linear_quantized_scratch_bytes(), aligned to 64 bytes
 };
+
+// Where x stands as the kernel reads it, and where each thread keeps sums. The same for every
+// instruction set.
+size_t linear_quantized_scratch_bytes(
+    size_t num_terms, size_t num_threads, size_t num_tokens, size_t num_inputs
+);
 
 // The output panels are split over the threads. No tokens: nothing happens.
 void linear_quantized(const Executor& executor, const LinearQuantizedArgs& args);

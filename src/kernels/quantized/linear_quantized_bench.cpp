@@ -1,11 +1,12 @@
 // linear_quantized on the shapes of Qwen2-0.5B: for few tokens the weights' bytes a second should
-// come near ReadBandwidth (linear_bench.cpp) with as many threads. Activations are encoded outside;
-// BM_EncodeRows has what that takes.
+// come near ReadBandwidth (linear_bench.cpp) with as many threads. BM_EncodeRows and
+// BM_RotateToTiles have what encoding takes of it.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <array>
 
+#include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/linear_quantized.h"
 #include "kernels/quantized/quantized_test_data.h"
 
@@ -58,18 +59,20 @@ void BM_LinearQuantized(benchmark::State& state) {
   const std::vector<QuantizedMatrix> matrices = cold_matrices(quantization.format, layer);
   std::vector<float> x = random_floats(num_tokens * layer.num_inputs, 2);
   std::vector<float> out(num_tokens * layer.num_outputs);
-  Buffer scratch = encoding_scratch(num_tokens, layer.num_inputs, num_terms);
-  const EncodedRows rows =
-      encode_rows(executor, rows_of(x, layer.num_inputs), num_terms, scratch.bytes());
+  Buffer scratch = *Buffer::allocate(
+      linear_quantized_scratch_bytes(num_terms, pool.num_threads(), num_tokens, layer.num_inputs)
+  );
   size_t next = 0;
   for (auto _ : state) {
     linear_quantized(
         executor,
-        {.x = rows,
+        {.x = rows_of(x, layer.num_inputs),
          .weights = matrices[next],
          .bias = {},
          .out = rows_of(out, layer.num_outputs),
-         .epilogue = layer.epilogue}
+         .epilogue = layer.epilogue,
+         .num_terms = num_terms,
+         .scratch = scratch.bytes()}
     );
     next = (next + 1) % matrices.size();
   }
@@ -89,9 +92,25 @@ void BM_EncodeRows(benchmark::State& state) {
   const auto num_terms = static_cast<size_t>(state.range(2));
   ThreadPool pool(1);
   std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
-  Buffer scratch = encoding_scratch(num_tokens, num_inputs, num_terms);
+  Buffer scratch = *Buffer::allocate(num_tokens * EncodedRows::row_bytes(num_inputs, num_terms));
   for (auto _ : state) {
     encode_rows({best_isa(), pool}, rows_of(x, num_inputs), num_terms, scratch.bytes());
+    benchmark::ClobberMemory();
+  }
+  const auto values =
+      static_cast<double>(num_tokens * num_inputs) * static_cast<double>(state.iterations());
+  state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
+}
+
+// Arguments: inputs, tokens.
+void BM_RotateToTiles(benchmark::State& state) {
+  const auto num_inputs = static_cast<size_t>(state.range(0));
+  const auto num_tokens = static_cast<size_t>(state.range(1));
+  ThreadPool pool(1);
+  std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
+  Buffer scratch = *Buffer::allocate(RotatedTiles::num_bytes(num_tokens, num_inputs));
+  for (auto _ : state) {
+    rotate_to_tiles({best_isa(), pool}, rows_of(x, num_inputs), scratch.bytes());
     benchmark::ClobberMemory();
   }
   const auto values =
@@ -120,6 +139,7 @@ BENCHMARK(BM_LinearQuantized)
 BENCHMARK(BM_EncodeRows)
     ->ArgsProduct({{896, 4864}, {1, 64}, {1, 2}})
     ->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_RotateToTiles)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace millrace

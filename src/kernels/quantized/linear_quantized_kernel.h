@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/linear_kernel.h"
 
@@ -15,14 +16,24 @@ namespace millrace {
 alignas(16) constexpr unsigned char kInt4Codes[16] = {
     1, 31, 51, 67, 81, 95, 108, 121, 134, 148, 161, 175, 189, 205, 225, 255};
 
+// A weight of int8 as tiles multiply it: code * group scale, rounded to binary16 (`bits`, not
+// denormal) and cut to the significand of bfloat16, times 2^-16. That only moves the exponent's
+// bits and adds to them; 0 becomes 2^-31, as much as 1/32768 of the least code.
+constexpr uint16_t cut_to_bfloat16(uint16_t bits) {
+  return static_cast<uint16_t>(((static_cast<int16_t>(bits) >> 3) & 0x8FFF) | 0x3000);
+}
+// What rows' scales are multiplied by for that: 2^16, and what cutting takes away from normally
+// distributed weights (the factor that leaves the least error).
+constexpr float kCutScale = 65536.0F * (1.0F + 1.0F / 440.0F);
+
 struct QuantizedTask {
-  const unsigned char* rows;  // encoded activations, see EncodedRows
-  size_t row_stride;
+  const unsigned char* rows;  // encoded activations, see EncodedRows; for linear_int8_amx() and
+  size_t row_stride;          // its definition tiles, see RotatedTiles, so many bytes each
   size_t num_groups;
   size_t num_terms;             // of each group of the rows
   const unsigned char* panels;  // see QuantizedMatrix
   size_t panel_bytes;
-  LinearTask output;  // its num_tokens, bias, out, num_outputs and epilogue
+  LinearTask output;  // its num_tokens, bias, out, num_outputs, epilogue and, for tiles, scratch
 };
 
 // How a panel keeps its weights.
@@ -55,7 +66,11 @@ template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 template <class Weights>
 void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
-template <class Weights>
-void linear_quantized_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
+// The same for int4, by tiles of bytes.
+void linear_int4_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
+// int8 by tiles of bfloat16, in the order of AMX (docs/decisions/0020): its definition, and the
+// kernel.
+void linear_int8_amx_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
+void linear_int8_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 
 }  // namespace millrace

@@ -28,68 +28,132 @@ T read_at(const unsigned char* bytes, size_t index) {
   return value;
 }
 
+// The weights of one row of a panel.
 template <class Weights>
+struct WeightRow {
+  const unsigned char* panel;
+  size_t row_in_panel;
+
+  int code(size_t group, size_t input) const {
+    const unsigned char* codes = panel + group_offset(Weights::kGroupBytes, group);
+    return code_at(Weights{}, codes, row_in_panel, input);
+  }
+  int group_scale(size_t group) const {
+    return panel[group_scales_offset(Weights::kGroupBytes, group) + row_in_panel];
+  }
+  float row_scale(size_t num_groups) const {
+    return read_at<float>(
+        panel + row_scales_offset(Weights::kGroupBytes, num_groups), row_in_panel
+    );
+  }
+};
+
+// A row of the matrix times the inputs of a token: group by group.
+struct GroupByGroup {
+  template <class Weights>
+  static float sum(const QuantizedTask& task, size_t token, const WeightRow<Weights>& weights) {
+    const unsigned char* values = task.rows + token * task.row_stride;
+    const size_t num_parts = task.num_groups * task.num_terms;
+    const unsigned char* scales = values + num_parts * kGroup;
+    const unsigned char* starts = scales + num_parts * sizeof(float);
+    float sum = 0.0F;
+    for (size_t part = 0; part < num_parts; ++part) {
+      const size_t group = part / task.num_terms;
+      int32_t products = read_at<int32_t>(starts, part) - kSumStart;
+      for (size_t input = 0; input < kGroup; ++input) {
+        const auto value = static_cast<int8_t>(values[part * kGroup + input]);
+        products += weights.code(group, input) * value;
+      }
+      const auto scale = static_cast<float>(weights.group_scale(group));
+      sum = std::fma(static_cast<float>(products) * scale, read_at<float>(scales, part), sum);
+    }
+    return sum * weights.row_scale(task.num_groups);
+  }
+};
+
+// The same by tiles of bfloat16, of int8.
+struct TileByTile {
+  static constexpr size_t kTileInputs = 32;
+
+  static float weight(const WeightRow<Int8Weights>& weights, size_t input) {
+    const size_t group = input / kGroup;
+    const int value = (weights.code(group, input % kGroup) - 128) * weights.group_scale(group);
+    const Float16 rounded = to_float16(static_cast<float>(value));
+    return to_float(BFloat16{cut_to_bfloat16(rounded.bits)});
+  }
+
+  template <class Weights>
+  static float sum(const QuantizedTask& task, size_t token, const WeightRow<Weights>& weights) {
+    const size_t tile_rows = task.row_stride / (kTileInputs * sizeof(BFloat16));
+    const size_t num_tiles = task.num_groups * kGroup / kTileInputs;
+    float sum = 0.0F;
+    for (size_t tile = 0; tile < num_tiles; ++tile) {
+      const unsigned char* tile_data =
+          task.rows + (token / 16 * num_tiles + tile) * task.row_stride;
+      const size_t row_begin = token % tile_rows * kTileInputs;
+      float chains[2] = {0.0F, 0.0F};
+      for (size_t place = 0; place < kTileInputs; ++place) {
+        const size_t input = tile * kTileInputs + place / 4 * 4 + kTilePlaces[place % 4];
+        const float x = to_float(read_at<BFloat16>(tile_data, row_begin + place));
+        chains[place % 2] = std::fma(weight(weights, input), x, chains[place % 2]);
+      }
+      sum += chains[0] + chains[1];
+    }
+    return sum * (weights.row_scale(task.num_groups) * kCutScale);
+  }
+};
+
+// Order: one of the two.
+template <class Order, class Weights>
 float output(const QuantizedTask& task, size_t token, size_t row) {
   const unsigned char* panel = task.panels + row / kPanelRows * task.panel_bytes;
-  const unsigned char* row_scales =
-      panel + row_scales_offset(Weights::kGroupBytes, task.num_groups);
-  const unsigned char* values = task.rows + token * task.row_stride;
-  const size_t num_parts = task.num_groups * task.num_terms;
-  const unsigned char* scales = values + num_parts * kGroup;
-  const unsigned char* starts = scales + num_parts * sizeof(float);
-  const size_t row_in_panel = row % kPanelRows;
-  float sum = 0.0F;
-  for (size_t part = 0; part < num_parts; ++part) {
-    const size_t group = part / task.num_terms;
-    int32_t products = read_at<int32_t>(starts, part) - kSumStart;
-    const unsigned char* codes = panel + group_offset(Weights::kGroupBytes, group);
-    for (size_t input = 0; input < kGroup; ++input) {
-      const auto value = static_cast<int8_t>(values[part * kGroup + input]);
-      products += code_at(Weights{}, codes, row_in_panel, input) * value;
-    }
-    const size_t scales_begin = group_scales_offset(Weights::kGroupBytes, group);
-    const auto scale = static_cast<float>(panel[scales_begin + row_in_panel]);
-    sum = std::fma(static_cast<float>(products) * scale, read_at<float>(scales, part), sum);
-  }
-  sum *= read_at<float>(row_scales, row_in_panel);
+  const float sum = Order::template sum<Weights>(task, token, {panel, row % kPanelRows});
   return task.output.bias == nullptr ? sum : sum + task.output.bias[row];
 }
 
-template <class Weights>
+template <class Order, class Weights>
 void write_output(const QuantizedTask& task, size_t token, size_t row) {
   const LinearTask& to = task.output;
   if (row >= to.num_outputs) return;  // padding of the last panel
   float& out = to.out[token * to.out_stride + row];
-  const float value = output<Weights>(task, token, row);
+  const float value = output<Order, Weights>(task, token, row);
   out = to.epilogue == LinearEpilogue::kAddToOut ? out + value : value;
 }
 
 // `row`: of the gate; its up lies one panel further.
-template <class Weights>
+template <class Order, class Weights>
 void write_gated(const QuantizedTask& task, size_t token, size_t row) {
   const size_t column = row / (2 * kPanelRows) * kPanelRows + row % kPanelRows;
   if (column >= task.output.num_outputs) return;
-  const float gate = output<Weights>(task, token, row);
-  const float up = output<Weights>(task, token, row + kPanelRows);
+  const float gate = output<Order, Weights>(task, token, row);
+  const float up = output<Order, Weights>(task, token, row + kPanelRows);
   task.output.out[token * task.output.out_stride + column] = silu_reference(gate) * up;
+}
+
+template <class Order, class Weights>
+void write_panels(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
+  const bool gated = task.output.epilogue == LinearEpilogue::kSiluMul;
+  for (size_t panel = panel_begin; panel < panel_end; panel += gated ? 2 : 1) {
+    for (size_t row = panel * kPanelRows; row < (panel + 1) * kPanelRows; ++row) {
+      for (size_t token = 0; token < task.output.num_tokens; ++token) {
+        if (gated) {
+          write_gated<Order, Weights>(task, token, row);
+        } else {
+          write_output<Order, Weights>(task, token, row);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
 
 template <class Weights>
 void linear_quantized_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  const bool gated = task.output.epilogue == LinearEpilogue::kSiluMul;
-  for (size_t panel = panel_begin; panel < panel_end; panel += gated ? 2 : 1) {
-    for (size_t row = panel * kPanelRows; row < (panel + 1) * kPanelRows; ++row) {
-      for (size_t token = 0; token < task.output.num_tokens; ++token) {
-        if (gated) {
-          write_gated<Weights>(task, token, row);
-        } else {
-          write_output<Weights>(task, token, row);
-        }
-      }
-    }
-  }
+  write_panels<GroupByGroup, Weights>(task, panel_begin, panel_end);
+}
+void linear_int8_amx_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
+  write_panels<TileByTile, Int8Weights>(task, panel_begin, panel_end);
 }
 
 template void linear_quantized_reference<Int8Weights>(const QuantizedTask&, size_t, size_t);

@@ -53,9 +53,4 @@ inline std::vector<double> upper_factor(const std::vector<double>& h, size_t siz
   return r;
 }
 
-// Memory for the encoded rows of a matrix.
-inline Buffer encoding_scratch(size_t num_rows, size_t num_columns, size_t num_terms) {
-  return *Buffer::allocate(num_rows * EncodedRows::row_bytes(num_columns, num_terms));
-}
-
 }  // namespace millrace

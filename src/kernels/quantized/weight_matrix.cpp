@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/linear_quantized.h"
 
 namespace millrace {
@@ -82,7 +81,9 @@ size_t multiply_scratch_bytes(
   if (!format.quantization) {
     return linear_scratch_bytes(format.dtype, num_threads, num_tokens, num_inputs);
   }
-  return num_tokens * EncodedRows::row_bytes(num_inputs, format.quantization->num_input_terms);
+  return linear_quantized_scratch_bytes(
+      format.quantization->num_input_terms, num_threads, num_tokens, num_inputs
+  );
 }
 
 RowsForm form_between(
@@ -113,11 +114,13 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
   );
   linear_quantized(
       executor,
-      {.x = encode_rows(executor, args.x, args.num_terms, args.scratch),
+      {.x = args.x,
        .weights = *args.weights.quantized(),
        .bias = args.bias,
        .out = args.out,
-       .epilogue = args.epilogue}
+       .epilogue = args.epilogue,
+       .num_terms = args.num_terms,
+       .scratch = args.scratch}
   );
 }
 

@@ -62,8 +62,8 @@ class WeightMatrix {
   std::variant<PackedMatrix, QuantizedMatrix> matrix_;
 };
 
-// What a product with any matrix of a model works in: its inputs as the kernel reads them, and what
-// linear_scratch_bytes() says.
+// What a product with any matrix of a model works in: linear_scratch_bytes() or
+// linear_quantized_scratch_bytes().
 size_t multiply_scratch_bytes(
     const WeightFormat& format, size_t num_threads, size_t num_tokens, size_t num_inputs
 );
@@ -79,7 +79,7 @@ struct MultiplyArgs {
   LinearEpilogue epilogue = LinearEpilogue::kStore;
   RowsForm x_form = RowsForm::kFloats;
   RowsForm out_form = RowsForm::kFloats;
-  size_t num_terms = 1;  // of 8 bits each, that quantized weights multiply (encode_rows.h)
+  size_t num_terms = 1;               // as LinearQuantizedArgs
   std::span<std::byte> scratch = {};  // multiply_scratch_bytes(), aligned to 64 bytes
 };
 

@@ -13,22 +13,22 @@ namespace {
 using Floats = Avx512Lanes;
 
 constexpr size_t kGroupInputs = 64;
+constexpr size_t kGroupBytes = Int4Weights::kGroupBytes;
 // Fewer tokens wait for memory, which the other kernel reads as fast: three take as long with both,
-// four 0.91 to 0.96 of the time here (Qwen2-0.5B, int8, w8a8 and int4).
+// four 0.95 of the time here (Qwen2-0.5B).
 constexpr size_t kTokensMin = 4;
 // Tokens whose inputs stay in the second cache while all panels pass by.
 constexpr TokenBlocks kBlocks = {
     .num_bytes_max = size_t{1} << 20, .num_tokens_max = 256, .num_tile_tokens = kTileRows};
-// A part is a term of a group; those of a pass lie one after the other in the inputs. The weights
-// of a pass, and the products of two tiles of tokens, stay in the first cache.
-constexpr size_t kPassParts = 4;
+// The weights of a pass, and the products of two tiles of tokens, stay in the first cache.
+constexpr size_t kPassGroups = 4;
 constexpr size_t kUnitTiles = 2;
 
 // All that the first cache is to hold.
 struct BlockScratch {
-  alignas(64) unsigned char weights[2][kPassParts][kTileBytes];  // signed, as a tile reads them
-  alignas(64) float scales[2][kPassParts][kLanes];
-  alignas(64) int32_t products[2][kUnitTiles][kPassParts][kTileRows][kLanes];
+  alignas(64) unsigned char weights[2][kPassGroups][kTileBytes];  // signed, as a tile reads them
+  alignas(64) float scales[2][kPassGroups][kLanes];
+  alignas(64) int32_t products[2][kUnitTiles][kPassGroups][kTileRows][kLanes];
   alignas(64) float sums[2 * kBlocks.num_tokens_max * kLanes];  // of each tile [panels][tokens][16]
 };
 
@@ -37,20 +37,10 @@ struct GroupRange {
   size_t end;
 };
 
-// A group of a panel is a tile already: four inputs of each of 16 rows in 64 bytes. Codes have 128
-// added, which flipping their highest bit takes away.
+// A group of a panel as a tile: four inputs of each of 16 rows in 64 bytes. `table`: the codes,
+// signed: with their highest bit flipped, which takes the 128 away that they have added.
 [[gnu::always_inline]] inline void write_weights(
-    Int8Weights, const unsigned char* group, __m512i, unsigned char* tile
-) {
-  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
-#pragma GCC unroll 16
-  for (size_t i = 0; i < kTileBytes; i += 64) {
-    _mm512_store_si512(tile + i, _mm512_xor_si512(_mm512_loadu_si512(group + i), sign));
-  }
-}
-// `table`: the signed codes.
-[[gnu::always_inline]] inline void write_weights(
-    Int4Weights, const unsigned char* group, __m512i table, unsigned char* tile
+    const unsigned char* group, __m512i table, unsigned char* tile
 ) {
 #pragma GCC unroll 8
   for (size_t i = 0; i < kTileBytes; i += 128) {
@@ -66,14 +56,14 @@ constexpr int kWeightTile = 6;
 // kPanels panels for a block of tokens, some groups in each pass: of two tiles of up to 16 tokens
 // all products, so that each weight and each input is read for two, and then all sums. One after
 // the other, as vector operations have one port instead of two while tiles are multiplied.
-template <class Weights, size_t kPanels>
+template <size_t kPanels>
 class BlockProduct {
  public:
   BlockProduct(const QuantizedTask& task, const TilePlace& block, BlockScratch& scratch)
-      : task_(task), block_(block), scratch_(scratch), pass_groups_(kPassParts / task.num_terms) {}
+      : task_(task), block_(block), scratch_(scratch) {}
 
   void run() const {
-    for (size_t begin = 0; begin < task_.num_groups; begin += pass_groups_) {
+    for (size_t begin = 0; begin < task_.num_groups; begin += kPassGroups) {
       add_groups(pass_from(begin));
     }
   }
@@ -81,13 +71,9 @@ class BlockProduct {
  private:
   GroupRange pass_from(size_t group) const {
     const size_t rest = task_.num_groups - group;
-    return {group, group + (rest < pass_groups_ ? rest : pass_groups_)};
+    return {group, group + (rest < kPassGroups ? rest : kPassGroups)};
   }
   bool is_last(GroupRange groups) const { return groups.end == task_.num_groups; }
-  size_t num_parts(GroupRange groups) const {
-    return (groups.end - groups.begin) * task_.num_terms;
-  }
-  size_t group_of(size_t part) const { return task_.num_terms == 1 ? part : part / 2; }
 
   // Of the block's tokens. The last tile of several has 16 rows as well: the first ones are tokens
   // of the tile before, which are not added again.
@@ -106,7 +92,7 @@ class BlockProduct {
     for (size_t panel = 0; panel < kPanels; ++panel) read_groups(panel, groups);
     constexpr size_t kUnitTokens = kUnitTiles * kTileRows;
     const size_t num_units = (block_.num_tokens + kUnitTokens - 1) / kUnitTokens;
-    Asking asking = asking_after(groups, num_units * num_parts(groups));
+    Asking asking = asking_after(groups, num_units * (groups.end - groups.begin));
     for (size_t token = 0; token < block_.num_tokens; token += kUnitTokens) {
       const Tile first = tile_at(token);
       if (token + kTileRows < block_.num_tokens) {
@@ -130,8 +116,8 @@ class BlockProduct {
   };
   Asking asking_after(GroupRange groups, size_t num_turns) const {
     const GroupRange next = pass_from(is_last(groups) ? 0 : groups.end);
-    const size_t first = group_offset(Weights::kGroupBytes, next.begin) / 64;
-    const size_t count = group_offset(Weights::kGroupBytes, next.end) / 64 - first;
+    const size_t first = group_offset(kGroupBytes, next.begin) / 64;
+    const size_t count = group_offset(kGroupBytes, next.end) / 64 - first;
     const unsigned char* data = panel_at(is_last(groups) ? kPanels : 0) + first * 64;
     return {{data, count}, (count + num_turns - 1) / num_turns};
   }
@@ -143,14 +129,14 @@ class BlockProduct {
     const unsigned char* data = panel_at(panel);
     for (size_t group = groups.begin; group < groups.end; ++group) {
       const size_t i = group - groups.begin;
-      const unsigned char* codes = data + group_offset(Weights::kGroupBytes, group);
-      write_weights(Weights{}, codes, table, scratch_.weights[panel][i]);
-      const unsigned char* scales = data + group_scales_offset(Weights::kGroupBytes, group);
+      const unsigned char* codes = data + group_offset(kGroupBytes, group);
+      write_weights(codes, table, scratch_.weights[panel][i]);
+      const unsigned char* scales = data + group_scales_offset(kGroupBytes, group);
       Floats::store(scratch_.scales[panel][i], Avx512DotsBase::load_scales(scales));
     }
   }
 
-  // The products of one or two tiles with all parts of some groups.
+  // The products of one or two tiles with some groups.
   template <size_t kTiles>
   void multiply(
       GroupRange groups,
@@ -159,22 +145,23 @@ class BlockProduct {
       Asking& asking
   ) const {
     const size_t stride = task_.row_stride;
-    size_t input = groups.begin * task_.num_terms * kGroupInputs;
-    for (size_t part = 0; part < num_parts(groups); ++part, input += kGroupInputs) {
+    for (size_t group = groups.begin; group < groups.end; ++group) {
+      const size_t input = group * kGroupInputs;
+      const size_t place = group - groups.begin;
       load_tile<4>(first_rows + input, stride);
       if constexpr (kTiles == 2) load_tile<5>(second_rows + input, stride);
-      multiply_panel<0, kTiles>(part);
-      if constexpr (kPanels == 2) multiply_panel<1, kTiles>(part);
-      store_products<0, kTiles>(part);
-      if constexpr (kPanels == 2) store_products<1, kTiles>(part);
+      multiply_panel<0, kTiles>(place);
+      if constexpr (kPanels == 2) multiply_panel<1, kTiles>(place);
+      store_products<0, kTiles>(place);
+      if constexpr (kPanels == 2) store_products<1, kTiles>(place);
       ask_for_weights<kPanels>(
           asking.ahead, asking.next_line, asking.lines_per_turn, task_.panel_bytes
       );
     }
   }
   template <int kPanel, size_t kTiles>
-  [[gnu::always_inline]] void multiply_panel(size_t part) const {
-    load_tile<kWeightTile + kPanel>(scratch_.weights[kPanel][group_of(part)], kTileRowBytes);
+  [[gnu::always_inline]] void multiply_panel(size_t group) const {
+    load_tile<kWeightTile + kPanel>(scratch_.weights[kPanel][group], kTileRowBytes);
     clear_tile<2 * kPanel>();
     add_byte_products<2 * kPanel, 4, kWeightTile + kPanel>();
     if constexpr (kTiles == 2) {
@@ -183,10 +170,10 @@ class BlockProduct {
     }
   }
   template <int kPanel, size_t kTiles>
-  [[gnu::always_inline]] void store_products(size_t part) const {
-    store_tile<2 * kPanel>(scratch_.products[kPanel][0][part], kTileRowBytes);
+  [[gnu::always_inline]] void store_products(size_t group) const {
+    store_tile<2 * kPanel>(scratch_.products[kPanel][0][group], kTileRowBytes);
     if constexpr (kTiles == 2) {
-      store_tile<2 * kPanel + 1>(scratch_.products[kPanel][1][part], kTileRowBytes);
+      store_tile<2 * kPanel + 1>(scratch_.products[kPanel][1][group], kTileRowBytes);
     }
   }
 
@@ -225,15 +212,14 @@ class BlockProduct {
       totals[row] = is_there ? Floats::load(sums + (row - row_begin) * kLanes) : Floats::zero();
     }
     const size_t stride = task_.row_stride;
-    const unsigned char* input_scales = row_at(tile) +
-                                        task_.num_groups * task_.num_terms * kGroupInputs +
-                                        groups.begin * task_.num_terms * sizeof(float);
-    for (size_t part = 0; part < num_parts(groups); ++part, input_scales += sizeof(float)) {
-      const Floats scale = Floats::load(scratch_.scales[panel][group_of(part)]);
+    const unsigned char* input_scales =
+        row_at(tile) + task_.num_groups * kGroupInputs + groups.begin * sizeof(float);
+    for (size_t i = 0; i < groups.end - groups.begin; ++i, input_scales += sizeof(float)) {
+      const Floats scale = Floats::load(scratch_.scales[panel][i]);
       const unsigned char* input_scale = input_scales;
 #pragma GCC unroll 16
       for (size_t row = 0; row < kTileRows; ++row) {
-        const __m512i sum = _mm512_load_si512(products[part][row]);
+        const __m512i sum = _mm512_load_si512(products[i][row]);
         const Floats product = Floats::mul({_mm512_cvtepi32_ps(sum)}, scale);
         const float factor = *reinterpret_cast<const float*>(input_scale);
         totals[row] = Floats::fma(product, Floats::broadcast(factor), totals[row]);
@@ -251,8 +237,7 @@ class BlockProduct {
   }
 
   Floats row_scale_of(size_t panel) const {
-    const unsigned char* p =
-        panel_at(panel) + row_scales_offset(Weights::kGroupBytes, task_.num_groups);
+    const unsigned char* p = panel_at(panel) + row_scales_offset(kGroupBytes, task_.num_groups);
     return Floats::load(reinterpret_cast<const float*>(p));
   }
   const unsigned char* panel_at(size_t panel) const {
@@ -269,10 +254,8 @@ class BlockProduct {
   const QuantizedTask& task_;
   const TilePlace block_;
   BlockScratch& scratch_;
-  const size_t pass_groups_;
 };
 
-template <class Weights>
 void run_block(const QuantizedTask& task, size_t panel, size_t panel_end, TilePlace place) {
   TileShapes shapes;
   const size_t num_rows = place.num_tokens < kTileRows ? place.num_tokens : kTileRows;
@@ -283,32 +266,27 @@ void run_block(const QuantizedTask& task, size_t panel, size_t panel_end, TilePl
   BlockScratch scratch;
   for (; panel + 2 <= panel_end; panel += 2) {
     place.panel_begin = panel;
-    BlockProduct<Weights, 2>(task, place, scratch).run();
+    BlockProduct<2>(task, place, scratch).run();
   }
   if (panel < panel_end) {
     place.panel_begin = panel;
-    BlockProduct<Weights, 1>(task, place, scratch).run();
+    BlockProduct<1>(task, place, scratch).run();
   }
 }
 
 }  // namespace
 
-template <class Weights>
-void linear_quantized_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
+void linear_int4_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
   const size_t num_tokens = task.output.num_tokens;
   if (num_tokens < kTokensMin) {
-    return linear_quantized_avx512_dot<Weights>(task, panel_begin, panel_end);
+    return linear_quantized_avx512_dot<Int4Weights>(task, panel_begin, panel_end);
   }
   const size_t num_block_tokens = kBlocks.num_tokens_of(num_tokens, task.row_stride);
   for (size_t token = 0; token < num_tokens; token += num_block_tokens) {
     const size_t rest = num_tokens - token;
     const size_t count = rest < num_block_tokens ? rest : num_block_tokens;
-    const TilePlace place = {panel_begin, 0, token, count};
-    run_block<Weights>(task, panel_begin, panel_end, place);
+    run_block(task, panel_begin, panel_end, {panel_begin, 0, token, count});
   }
 }
-
-template void linear_quantized_amx<Int8Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_amx<Int4Weights>(const QuantizedTask&, size_t, size_t);
 
 }  // namespace millrace
