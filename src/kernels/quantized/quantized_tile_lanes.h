@@ -11,6 +11,8 @@
 //   add(a, b)                         of sums
 //   as_floats(sums)                   the same bits
 //   load_scales(p)                    sixteen unsigned bytes as floats
+//   kBytesAhead                       how far ahead hints ask for weights of tiles without
+//                                     `ahead`; 0: not at all, where that is faster
 //
 // Sums over a group are exact, so their order is free; floats are added group by group, ascending.
 #pragma once
@@ -159,6 +161,18 @@ template <class Dots, size_t kPanels, size_t kTokens>
   }
 }
 
+template <class Dots, class Weights, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void ask_for_group(const GroupPlace<kTokens>& place) {
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 16
+    for (size_t line = 0; line < Weights::kGroupBytes; line += 64) {
+      const unsigned char* weights = place.weights + panel * place.panel_bytes + line;
+      __builtin_prefetch(weights + Dots::kBytesAhead, 0, 2);
+    }
+  }
+}
+
 // Into tile.sums; times the rows' scales if these are all groups.
 template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void store_totals(
@@ -216,6 +230,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
 #pragma GCC unroll 4
     for (const unsigned char*& pointer : place.inputs.every_third) forget_origin(pointer);
     place.weights = panels + group_offset(Weights::kGroupBytes, group);
+    if constexpr (Dots::kBytesAhead > 0) ask_for_group<Dots, Weights, kPanels>(place);
     const unsigned char* input_scales = row + num_parts * kGroupInputs + part * sizeof(float);
     typename Dots::Sums sums[kPanels][kTokens];
     const unsigned char* begin = input_scales + num_parts * sizeof(float);
