@@ -55,14 +55,6 @@ template <class Dots, bool kHigh>
                : Dots::low_codes(group + step * 64, table);
 }
 
-// Where one group of a tile lies.
-template <size_t kTokens>
-struct GroupPlace {
-  const unsigned char* weights;  // of the first panel; the next one panel_bytes apart
-  size_t panel_bytes;
-  TokenRows<kTokens> inputs;
-};
-
 // Inputs 8 * step to + 4, or the four after those.
 template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_four_inputs(
@@ -161,18 +153,6 @@ template <class Dots, size_t kPanels, size_t kTokens>
   }
 }
 
-template <class Dots, class Weights, size_t kPanels, size_t kTokens>
-[[gnu::always_inline]] inline void ask_for_group(const GroupPlace<kTokens>& place) {
-#pragma GCC unroll 8
-  for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 16
-    for (size_t line = 0; line < Weights::kGroupBytes; line += 64) {
-      const unsigned char* weights = place.weights + panel * place.panel_bytes + line;
-      __builtin_prefetch(weights + Dots::kBytesAhead, 0, 2);
-    }
-  }
-}
-
 // Into tile.sums; times the rows' scales if these are all groups.
 template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void store_totals(
@@ -230,7 +210,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
 #pragma GCC unroll 4
     for (const unsigned char*& pointer : place.inputs.every_third) forget_origin(pointer);
     place.weights = panels + group_offset(Weights::kGroupBytes, group);
-    if constexpr (Dots::kBytesAhead > 0) ask_for_group<Dots, Weights, kPanels>(place);
+    ask_for_group<Dots::kBytesAhead, Weights::kGroupBytes, kPanels>(place);
     const unsigned char* input_scales = row + num_parts * kGroupInputs + part * sizeof(float);
     typename Dots::Sums sums[kPanels][kTokens];
     const unsigned char* begin = input_scales + num_parts * sizeof(float);
