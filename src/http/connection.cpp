@@ -8,6 +8,8 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "base/prefetch.h"
+
 namespace millrace::http {
 namespace {
 
@@ -27,11 +29,11 @@ constexpr std::chrono::milliseconds kProbeInterval{500};
 
 Connection::Connection(IoThread& thread, Accepted accepted)
     : thread_(thread),
+      deadline_{.owner = this},
       remote_address_(std::move(accepted.remote_address)),
       slot_(std::move(accepted.slot)),
       is_surplus_(accepted.is_surplus),
       socket_(thread.io()),
-      deadline_{.owner = this},
       parser_(thread.service().limits) {
   const int fd = accepted.socket.get();
   transport_ = accepted.is_tls ? thread.service().tls->accept(fd) : make_plain_transport(fd);
@@ -63,6 +65,17 @@ void Connection::on_channel_ready() {
     take_answer();
     settle();
   });
+}
+
+void Connection::prefetch(int step) const {
+  if (step == 0) {
+    const auto* begin = reinterpret_cast<const char*>(this);
+    millrace::prefetch(
+        begin, static_cast<size_t>(reinterpret_cast<const char*>(&deadline_) - begin)
+    );
+  } else if (step == 1) {
+    millrace::prefetch(transport_.get(), kCacheLineBytes);
+  }
 }
 
 void Connection::close() {
@@ -260,7 +273,7 @@ void Connection::begin_body(bool has_more_bytes) {
   const bool expects_continue = head.expects_continue();
   parser_.read_body();
   if (parser_.state() == ParserState::kBody && expects_continue && !has_more_bytes) {
-    out_.append("HTTP/1.1 100 Continue\r\n\r\n");
+    output().append("HTTP/1.1 100 Continue\r\n\r\n");
   }
 }
 

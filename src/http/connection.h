@@ -26,6 +26,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start();
   // The current answer has news.
   void on_channel_ready();
+  // Before that: asks memory for what it will read. `step`: 0, then 1 some microseconds later.
+  void prefetch(int step) const;
   void on_deadline();
   // Closes between requests; otherwise this answer is the last.
   void drain();
@@ -77,6 +79,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void take_answer();
   void append_response(Response response, bool is_stream);
   void append_stream_bytes(std::string_view bytes);
+  // What is to be sent. Its memory is lent by the thread until all of it is.
+  std::string& output();
   void end_answer();
   void write_output();
   void take_written(size_t num_bytes);
@@ -93,44 +97,47 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool is_peer_gone();
 
   IoThread& thread_;
-  const std::string remote_address_;
-  const ConnectionSlot slot_;
-  const bool is_surplus_;
-  boost::asio::posix::stream_descriptor socket_;
-  std::unique_ptr<Transport> transport_;
-  Deadline deadline_;
-  Wait wait_;
 
+  // From here on what a stream's every event touches: prefetch().
+  std::unique_ptr<Transport> transport_;
+  std::shared_ptr<ResponseChannel>
+      channel_;  // of the request that is being answered; the handler's
   State state_ = State::kReading;
+  ResponseFraming stream_framing_ = ResponseFraming::kChunked;
   bool is_read_armed_ = false;
   bool is_write_armed_ = false;
   bool was_input_paused_ = false;           // bytes may wait inside the transport
   bool is_write_waiting_for_read_ = false;  // TLS wants to read before it can write
-  bool has_unread_input_ = false;           // of a refused request: linger
+  bool is_streaming_ = false;               // the answer
   uint64_t num_bytes_in_ = 0;
   uint64_t num_bytes_out_ = 0;
-  uint64_t num_requests_ = 0;
-  uint64_t num_bytes_discarded_ = 0;
-
-  RequestParser parser_;
-  std::string backlog_;  // received, not yet parsed: pipelined requests
-  const Route* route_ = nullptr;
-  std::optional<Response> early_response_;  // to be sent when the body has been read
-
-  // Of the request that is being answered.
-  std::shared_ptr<ResponseChannel> channel_;  // also the handler's
-  std::string request_id_;
-  std::vector<Header> cors_headers_;
-  ResponseFraming stream_framing_ = ResponseFraming::kChunked;
-  bool is_head_request_ = false;
-  bool is_http_1_0_ = false;
-  bool is_keep_alive_ = true;
-  bool is_streaming_ = false;
-
   std::string out_;  // then large_body_
   size_t num_out_sent_ = 0;
   std::string large_body_;
   size_t num_body_sent_ = 0;
+  std::string backlog_;  // received, not yet parsed: pipelined requests
+  Wait wait_;
+  // To here.
+
+  Deadline deadline_;
+  const std::string remote_address_;
+  const ConnectionSlot slot_;
+  const bool is_surplus_;
+  boost::asio::posix::stream_descriptor socket_;
+  bool has_unread_input_ = false;  // of a refused request: linger
+  uint64_t num_requests_ = 0;
+  uint64_t num_bytes_discarded_ = 0;
+
+  RequestParser parser_;
+  const Route* route_ = nullptr;
+  std::optional<Response> early_response_;  // to be sent when the body has been read
+
+  // Of the request that is being answered.
+  std::string request_id_;
+  std::vector<Header> cors_headers_;
+  bool is_head_request_ = false;
+  bool is_http_1_0_ = false;
+  bool is_keep_alive_ = true;
 };
 
 }  // namespace millrace::http

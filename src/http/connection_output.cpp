@@ -1,8 +1,7 @@
 // The half of Connection that answers.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <iterator>
 #include <utility>
 
@@ -15,8 +14,6 @@ namespace {
 constexpr size_t kCopiedBodyBytesMax = size_t{16} << 10;
 // With this much unsent, no further request of the connection is looked at.
 constexpr size_t kOutputPauseBytes = size_t{64} << 10;
-// What an idle connection keeps of its output buffer.
-constexpr size_t kIdleCapacityMax = 4096;
 
 }  // namespace
 
@@ -39,9 +36,7 @@ void Connection::answer_without_handler(Response response) {
 }
 
 void Connection::take_answer() {
-  channel_->run_wake_callback();
   std::string& stream_bytes = thread_.scratch();
-  stream_bytes.clear();
   ResponseChannel::Taken taken = channel_->take(stream_bytes);
   using Progress = ResponseChannel::Progress;
   if (taken.progress == Progress::kOverflowed) return cut();
@@ -63,7 +58,7 @@ void Connection::take_answer() {
       // No last chunk: the client must see that the stream is not whole.
       is_keep_alive_ = false;
     } else if (stream_framing_ == ResponseFraming::kChunked) {
-      out_.append("0\r\n\r\n");
+      output().append("0\r\n\r\n");
     }
   }
   end_answer();
@@ -85,7 +80,7 @@ void Connection::append_response(Response response, bool is_stream) {
   std::ranges::move(cors_headers_, std::back_inserter(response.headers));
   cors_headers_.clear();
   append_head(
-      out_,
+      output(),
       response,
       {
           .date = thread_.date(),
@@ -108,11 +103,17 @@ void Connection::append_response(Response response, bool is_stream) {
 void Connection::append_stream_bytes(std::string_view bytes) {
   if (bytes.empty()) return;
   if (stream_framing_ == ResponseFraming::kChunked) {
-    fmt::format_to(std::back_inserter(out_), "{:x}\r\n", bytes.size());
-    out_.append(bytes).append("\r\n");
+    char size[2 * sizeof(size_t)];
+    char* size_end = std::to_chars(std::begin(size), std::end(size), bytes.size(), 16).ptr;
+    output().append(std::begin(size), size_end).append("\r\n").append(bytes).append("\r\n");
   } else if (stream_framing_ == ResponseFraming::kUntilClose) {
-    out_.append(bytes);
+    output().append(bytes);
   }
+}
+
+std::string& Connection::output() {
+  if (out_.empty()) thread_.lend_output(out_);
+  return out_;
 }
 
 void Connection::end_answer() {
@@ -164,9 +165,8 @@ void Connection::take_written(size_t num_bytes) {
   num_out_sent_ += num_of_out;
   num_body_sent_ += num_bytes - num_of_out;
   if (num_out_sent_ == out_.size()) {
-    out_.clear();
     num_out_sent_ = 0;
-    if (out_.capacity() > kIdleCapacityMax) out_.shrink_to_fit();
+    thread_.return_output(out_);
   }
   if (num_body_sent_ == large_body_.size()) {
     large_body_ = {};

@@ -57,12 +57,10 @@ class Exchange {
     channel_->on_client_gone(std::move(callback));
   }
 
-  // Whoever has news for this answer calls wake(), from any thread; `callback` then runs soon on
-  // the I/O thread of the connection, once for any number of wake-ups, and never beside itself.
-  // What it writes leaves at once. Not after the answer is finished or the client is gone. Set
-  // once. It must not block. It may own this exchange: it lives until the answer is finished or the
-  // client gone.
-  void on_wake(std::function<void()> callback) { channel_->on_wake(std::move(callback)); }
+  // Whoever has news for this answer calls wake(), from any thread; `listener` is then told soon on
+  // the I/O thread of the connection. Not after the answer is finished or the client is gone. Set
+  // once. It may own this exchange: it lives until the answer is finished or the client gone.
+  void listen(std::shared_ptr<WakeListener> listener) { channel_->listen(std::move(listener)); }
   void wake() { channel_->wake(); }
 
  private:

@@ -18,8 +18,8 @@ namespace {
 
 // How late a deadline may be: those of many connections then share one wake-up.
 constexpr std::chrono::milliseconds kTimerSlack{10};
-// A scratch buffer that one large event blew up is given back.
-constexpr size_t kScratchCapacityMax = size_t{256} << 10;
+// A buffer that one large event blew up is given back.
+constexpr size_t kBufferCapacityMax = size_t{256} << 10;
 
 }  // namespace
 
@@ -102,13 +102,32 @@ void IoThread::remove(Connection& connection) {
 
 void IoThread::answer_ready_channels() {
   mailbox_->take_all(ready_);
-  for (const std::shared_ptr<ResponseChannel>& channel : ready_) {
-    if (channel->connection() == nullptr) continue;
-    const auto connection = channel->connection()->shared_from_this();
-    connection->on_channel_ready();
+  // Those of thousands of streams are in no cache: each step of one answer is asked of memory while
+  // the answers before it are worded and sent.
+  constexpr size_t kNumSteps = ResponseChannel::kNumPrefetchSteps;
+  const size_t num_ready = ready_.size();
+  for (size_t turn = 0; turn < num_ready + kNumSteps; ++turn) {
+    for (size_t step = 0; step < kNumSteps && step <= turn; ++step) {
+      if (turn - step < num_ready) ready_[turn - step]->prefetch(static_cast<int>(step));
+    }
+    if (turn >= kNumSteps) answer(*ready_[turn - kNumSteps]);
   }
   ready_.clear();
-  if (scratch_.capacity() > kScratchCapacityMax) scratch_ = {};
+  if (scratch_.capacity() > kBufferCapacityMax) std::string().swap(scratch_);
+}
+
+void IoThread::answer(ResponseChannel& channel) {
+  if (channel.connection() == nullptr) return;
+  const auto connection = channel.connection()->shared_from_this();
+  connection->on_channel_ready();
+}
+
+void IoThread::return_output(std::string& out) {
+  out.clear();
+  if (spare_output_.capacity() < out.capacity() && out.capacity() <= kBufferCapacityMax) {
+    out.swap(spare_output_);
+  }
+  std::string().swap(out);
 }
 
 void IoThread::set_deadline(Deadline& deadline, TimePoint at) {

@@ -79,6 +79,10 @@ class IoThread {
   std::span<char> read_buffer() { return *read_buffer_; }
   // Memory for one function's use.
   std::string& scratch() { return scratch_; }
+  // Empty memory for what a connection has to send: it swaps it for its own empty string, and back
+  // when all is sent.
+  void lend_output(std::string& out) { out.swap(spare_output_); }
+  void return_output(std::string& out);
   std::string_view date();
   std::string next_request_id();
   void set_deadline(Deadline& deadline, TimePoint at);
@@ -92,6 +96,7 @@ class IoThread {
 
   void run(size_t index);
   void answer_ready_channels();
+  void answer(ResponseChannel& channel);
   void arm_timer();
   void expire_deadlines();
   void close_all();
@@ -110,6 +115,7 @@ class IoThread {
   DeadlineQueue deadlines_;
   std::unique_ptr<ReadBuffer> read_buffer_;
   std::string scratch_;
+  std::string spare_output_;
   std::string date_;
   std::optional<int64_t> date_second_;
   bool is_stopped_ = false;

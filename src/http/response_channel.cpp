@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "base/prefetch.h"
+#include "http/connection.h"
+
 namespace millrace::http {
 namespace {
 
@@ -59,11 +62,11 @@ bool ResponseChannel::write(std::span<const std::string_view> pieces) {
   {
     const std::lock_guard lock(mutex_);
     if (stage_ != Stage::kStreaming || is_client_gone()) return false;
-    const size_t num_bytes_held =
-        pending_.size() + num_bytes_unsent_.load(std::memory_order_relaxed);
+    std::string& buffer = direct_ != nullptr ? *direct_ : pending_;
+    const size_t num_bytes_held = buffer.size() + num_bytes_unsent_.load(std::memory_order_relaxed);
     is_written = num_bytes_held == 0 || num_bytes_held + size <= buffer_bytes_max_;
     if (is_written) {
-      for (const std::string_view piece : pieces) pending_.append(piece);
+      for (const std::string_view piece : pieces) buffer.append(piece);
     } else {
       stage_ = Stage::kOverflowed;
     }
@@ -113,9 +116,9 @@ void ResponseChannel::on_client_gone(std::function<void()> callback) {
   callback();
 }
 
-void ResponseChannel::on_wake(std::function<void()> callback) {
+void ResponseChannel::listen(std::shared_ptr<WakeListener> listener) {
   const std::lock_guard lock(mutex_);
-  if (stage_ == Stage::kWaiting && !is_client_gone()) callbacks_.on_wake = std::move(callback);
+  if (stage_ == Stage::kWaiting && !is_client_gone()) callbacks_.listener = std::move(listener);
 }
 
 void ResponseChannel::wake() {
@@ -139,38 +142,46 @@ std::shared_ptr<Mailbox> ResponseChannel::wake_later() {
   return owes_wake ? mailbox_ : nullptr;
 }
 
-// What the callback writes needs no place in the mailbox: take() comes next.
-void ResponseChannel::run_wake_callback() {
-  std::function<void()> callback;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!std::exchange(is_awake_, false) || !callbacks_.on_wake) return;
-    callback = std::move(callbacks_.on_wake);
-  }
-  callback();
+void ResponseChannel::prefetch(int step) {
+  if (step == 0) return prefetch_object(*this);
+  if (connection_ == nullptr) return;
+  connection_->prefetch(step - 1);
   const std::lock_guard lock(mutex_);
-  if (!is_client_gone() && (stage_ == Stage::kWaiting || stage_ == Stage::kStreaming)) {
-    callbacks_.on_wake = std::move(callback);
-  }
+  if (callbacks_.listener == nullptr) return;
+  if (step == 1) return millrace::prefetch(callbacks_.listener.get(), kCacheLineBytes);
+  callbacks_.listener->prefetch(step - 2);
 }
 
 ResponseChannel::Taken ResponseChannel::take(std::string& stream_bytes) {
+  tell_listener(stream_bytes);
   Taken taken;
   std::shared_ptr<ResponseChannel> queued;
   {
     const std::lock_guard lock(mutex_);
     is_queued_ = false;
-    // Woken while the callback ran: it runs again, after those of the others.
-    if (is_awake_ && callbacks_.on_wake) queued = queue_locked();
+    // Woken while the listener was told: it is told again, after those of the others.
+    if (is_awake_ && callbacks_.listener) queued = queue_locked();
     taken.response = std::exchange(response_, std::nullopt);
     taken.is_stream = is_stream_;
     taken.progress = progress_locked();
-    stream_bytes.append(pending_);
-    pending_.clear();
-    if (pending_.capacity() > kIdleCapacityMax) pending_.shrink_to_fit();
+    direct_ = nullptr;
   }
   notify(std::move(queued));
   return taken;
+}
+
+// What the listener writes needs no place in the mailbox: take() goes on.
+void ResponseChannel::tell_listener(std::string& stream_bytes) {
+  std::shared_ptr<WakeListener> listener;
+  {
+    const std::lock_guard lock(mutex_);
+    stream_bytes.assign(pending_);
+    pending_.clear();
+    if (pending_.capacity() > kIdleCapacityMax) pending_.shrink_to_fit();
+    direct_ = &stream_bytes;
+    if (std::exchange(is_awake_, false)) listener = callbacks_.listener;
+  }
+  if (listener) listener->on_wake();
 }
 
 ResponseChannel::Progress ResponseChannel::progress_locked() const {
@@ -194,6 +205,7 @@ void ResponseChannel::detach() {
   {
     const std::lock_guard lock(mutex_);
     is_gone_.store(true, std::memory_order_release);
+    direct_ = nullptr;
     pending_ = {};
     response_.reset();
     dropped = std::exchange(callbacks_, {});

@@ -20,6 +20,22 @@ namespace millrace::http {
 
 class Connection;
 
+// Who words an answer on its I/O thread. Shared by the channel until the answer is finished or the
+// client gone.
+class WakeListener {
+ public:
+  virtual ~WakeListener() = default;
+
+  // On the I/O thread, soon after wake(): once for any number of wake-ups, and never beside itself.
+  // Must not block. What it writes leaves at once.
+  virtual void on_wake() = 0;
+
+  // On the I/O thread, a little before on_wake(): asks memory for what that will read. `step`: 0,
+  // then 1 and 2, some microseconds apart; what one step asked for may be read by the next, the
+  // listener's first cache line by all. Must neither block nor use the exchange.
+  virtual void prefetch(int /*step*/) {}
+};
+
 class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
  public:
   ResponseChannel(std::shared_ptr<Mailbox> mailbox, Connection& connection, size_t buffer_bytes_max)
@@ -45,9 +61,9 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   // once, on this thread, if it has gone. A later callback replaces an earlier one.
   void on_client_gone(std::function<void()> callback);
 
-  // Has `callback` called on the I/O thread after each wake(), until the answer is finished or the
+  // Has `listener` told on the I/O thread after each wake(), until the answer is finished or the
   // client is gone. Set once, before the first wake().
-  void on_wake(std::function<void()> callback);
+  void listen(std::shared_ptr<WakeListener> listener);
   void wake();
   // The same, but the I/O thread sleeps on: the mailbox that owes it a wake(), if that is this
   // caller's to do.
@@ -55,8 +71,10 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
 
   // The connection's end, on its I/O thread only.
 
-  // Calls the wake callback if wake() was called since last time.
-  void run_wake_callback();
+  // Asks memory for what take() and the connection will read. `step`: 0 to kNumPrefetchSteps - 1,
+  // some microseconds apart.
+  static constexpr int kNumPrefetchSteps = 5;
+  void prefetch(int step);
 
   enum class Progress { kOpen, kFinished, kAbandoned, kOverflowed };
   struct Taken {
@@ -64,7 +82,8 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
     bool is_stream = false;
     Progress progress = Progress::kOpen;
   };
-  // Appends the streamed bytes that came since last time to `stream_bytes`.
+  // Tells the listener first, if wake() was called since last time. Sets `stream_bytes` to the
+  // streamed bytes that came since last time.
   Taken take(std::string& stream_bytes);
 
   // How much the connection holds that the socket has not taken: counts against the bound.
@@ -83,9 +102,10 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   // the lock.
   struct Callbacks {
     std::function<void()> on_gone;
-    std::function<void()> on_wake;
+    std::shared_ptr<WakeListener> listener;
   };
   enum class Stage { kWaiting, kStreaming, kFinished, kAbandoned, kOverflowed };
+  void tell_listener(std::string& stream_bytes);
   std::shared_ptr<ResponseChannel> queue_locked();
   Progress progress_locked() const;
   void notify(std::shared_ptr<ResponseChannel> queued);
@@ -100,6 +120,9 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   Stage stage_ = Stage::kWaiting;
   std::optional<Response> response_;
   std::string pending_;
+  // Where write() puts its bytes instead, while the listener is told: what it writes needs no
+  // memory of this answer's own.
+  std::string* direct_ = nullptr;
   bool is_stream_ = false;
   // In the mailbox, or the connection is about to look: at first when the handler has returned.
   bool is_queued_ = true;

@@ -16,6 +16,20 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kGetHold = "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n";
 
+// Calls a function each time.
+class FunctionListener final : public WakeListener {
+ public:
+  explicit FunctionListener(std::function<void()> function) : function_(std::move(function)) {}
+  void on_wake() override { function_(); }
+
+ private:
+  std::function<void()> function_;
+};
+
+std::shared_ptr<WakeListener> make_listener(std::function<void()> function) {
+  return std::make_shared<FunctionListener>(std::move(function));
+}
+
 std::vector<SseEvent> read_events(std::string_view body) {
   SseReader reader;
   std::vector<SseEvent> events;
@@ -58,11 +72,11 @@ TEST(Stream, IsWrittenByAWakeCallbackOnTheIoThread) {
   const std::shared_ptr<Exchange> exchange = server.take_held();
   std::atomic<int> num_news = 0;
   std::atomic<int> num_told = 0;
-  exchange->on_wake([&, exchange] {
+  exchange->listen(make_listener([&, exchange] {
     if (num_told == 0) exchange->begin_stream({});
     for (; num_told < num_news; ++num_told) exchange->write("x");
     if (num_told == kNumNews) exchange->finish();
-  });
+  }));
   // Two at a time, so that the second often comes while the callback runs: none may get lost.
   while (num_news < kNumNews) {
     ++num_news;
@@ -84,7 +98,7 @@ TEST(Stream, LetsGoOfItsWakeCallbackWhenTheClientGoes) {
     RawPeer peer(server.port());
     peer.send(kGetHold);
     const std::shared_ptr<Exchange> exchange = server.take_held();
-    exchange->on_wake([token, exchange] {});
+    exchange->listen(make_listener([token, exchange] {}));
   }
   const auto patience = std::chrono::steady_clock::now() + kPatience;
   while (token.use_count() > 1 && std::chrono::steady_clock::now() < patience) {

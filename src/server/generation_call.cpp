@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "http/sse_writer.h"
 #include "server/call_registry.h"
 #include "server/engine_requests.h"
@@ -23,6 +24,10 @@ constexpr size_t kNewsAtOnce = 256;
 constexpr size_t kNewsAtStart = 16;
 // So many events' memory is kept for the next ones: more than a stream has that keeps up.
 constexpr size_t kNewsKept = 16;
+// More than an event of one token mostly has.
+constexpr size_t kEventBytes = 512;
+// At most, of what a writer reads for a token.
+constexpr size_t kWriterBytes = 4 * kCacheLineBytes;
 
 // The client's own id of a call, or that of its HTTP request.
 const std::string& id_of(const GenerationRequest& request, const http::Exchange& exchange) {
@@ -81,7 +86,7 @@ GenerationCall::GenerationCall(
 
 void GenerationCall::start() {
   services_.calls.add(id_of(request_, *exchange_), weak_from_this());
-  exchange_->on_wake([self = shared_from_this()] { self->on_news(); });
+  exchange_->listen(shared_from_this());
   exchange_->on_client_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->leave();
   });
@@ -226,14 +231,30 @@ int32_t GenerationCall::index_of(size_t prompt, int32_t choice) const {
   return static_cast<int32_t>(prompt) * request_.fields.sampling.n + choice;
 }
 
+void GenerationCall::prefetch(int step) {
+  if (step == 0) return prefetch_object(*this);
+  if (step == 1) millrace::prefetch(writer_.get(), kWriterBytes);
+  const std::lock_guard lock(mutex_);
+  if (!is_started_) return;
+  if (step == 1) {
+    millrace::prefetch(inbox_.data(), sizeof(News));
+    millrace::prefetch(news_.data(), sizeof(News));
+    millrace::prefetch(last_tokens_.data(), sizeof last_tokens_[0]);
+    progress_->prefetch();
+  } else {
+    writer_->prefetch();
+  }
+}
+
 // So much of one answer is worded in one go; then the others of this thread get their turn. A
 // stream begins with less, so that its first token does not wait for those that follow at once.
-void GenerationCall::on_news() {
+void GenerationCall::on_wake() {
   const bool is_inbox_empty = fetch_news();
   const size_t num_at_once = is_streaming_ ? kNewsAtOnce : kNewsAtStart;
   const size_t end = std::min(news_.size(), num_news_told_ + num_at_once);
   if (num_news_told_ == end) return;
   std::string out;
+  out.reserve(kEventBytes);
   while (num_news_told_ < end && !is_over()) take(news_[num_news_told_++], out);
   if (is_over()) return finish(out);
   if (!out.empty()) exchange_->write(out);

@@ -35,7 +35,8 @@ namespace millrace {
 
 class CallRegistry;
 
-class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
+class GenerationCall final : public http::WakeListener,
+                             public std::enable_shared_from_this<GenerationCall> {
  public:
   // What calls use; it outlives all of them.
   struct Services {
@@ -54,7 +55,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
       const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
   );
 
-  ~GenerationCall();
+  ~GenerationCall() override;
   GenerationCall(const GenerationCall&) = delete;
   GenerationCall& operator=(const GenerationCall&) = delete;
 
@@ -87,7 +88,8 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void observe_end(size_t prompt, const FinishedEvent& event);
 
   // On the I/O thread.
-  void on_news();
+  void on_wake() override;
+  void prefetch(int step) override;
   bool fetch_news();
   void take(News& news, std::string& out);
   void take_other(News& news, std::string& out);

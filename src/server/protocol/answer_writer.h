@@ -38,6 +38,9 @@ class AnswerWriter {
   // `usage` is so far. A delta without text, logprobs to tell or an ending may append nothing.
   virtual void delta(const ChoiceDelta& delta, const Usage& usage, std::string& out) = 0;
 
+  // Asks memory for what delta() will copy.
+  virtual void prefetch() const {}
+
   // The usage chunk, if it was asked for, and the end of the stream.
   virtual void end(const Usage& usage, std::string& out) = 0;
 

@@ -1,5 +1,6 @@
 #include "server/protocol/chat_writer.h"
 
+#include "base/prefetch.h"
 #include "server/protocol/json_text.h"
 
 namespace millrace {
@@ -100,6 +101,11 @@ void ChatWriter::delta(const ChoiceDelta& delta, const Usage& usage, std::string
   } else if (delta.ending != nullptr) {
     append_last_chunk(delta, usage, out);
   }
+}
+
+void ChatWriter::prefetch() const {
+  millrace::prefetch(envelope_.chunk_head());
+  if (plain_end_) millrace::prefetch(*plain_end_);
 }
 
 void ChatWriter::end(const Usage& usage, std::string& out) {

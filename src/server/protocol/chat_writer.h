@@ -18,6 +18,7 @@ class ChatWriter : public AnswerWriter {
 
   void begin(std::span<const PromptResult> prompts, std::string& out) override;
   void delta(const ChoiceDelta& delta, const Usage& usage, std::string& out) override;
+  void prefetch() const override;
   void end(const Usage& usage, std::string& out) override;
   std::string whole(const GenerationResult& result) override;
 

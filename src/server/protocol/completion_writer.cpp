@@ -1,5 +1,6 @@
 #include "server/protocol/completion_writer.h"
 
+#include "base/prefetch.h"
 #include "server/protocol/json_text.h"
 
 namespace millrace {
@@ -99,6 +100,11 @@ void CompletionWriter::append_tokens(const ChoiceDelta& delta, std::string& out)
   }
   out += ",\"token_ids\":";
   append_token_ids(delta.tokens, out);
+}
+
+void CompletionWriter::prefetch() const {
+  millrace::prefetch(envelope_.chunk_head());
+  if (plain_end_) millrace::prefetch(*plain_end_);
 }
 
 void CompletionWriter::end(const Usage& usage, std::string& out) {

@@ -20,6 +20,7 @@ class CompletionWriter : public AnswerWriter {
 
   void begin(std::span<const PromptResult> prompts, std::string& out) override;
   void delta(const ChoiceDelta& delta, const Usage& usage, std::string& out) override;
+  void prefetch() const override;
   void end(const Usage& usage, std::string& out) override;
   std::string whole(const GenerationResult& result) override;
 
