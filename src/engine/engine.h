@@ -47,6 +47,12 @@ class EventSink {
   // Called on the engine thread, in order. Everybody's next token waits for it to return: it passes
   // the event on and neither blocks nor computes. It may call submit() and cancel().
   virtual void on_event(EngineEvent event) = 0;
+
+  // On the engine thread, some events before on_event() or not at all: asks memory for what that
+  // will touch. `step`: 0 to kNumPrefetchSteps - 1, some microseconds apart; what one step asked
+  // for may be read by the next, the sink's first cache line by all.
+  static constexpr int kNumPrefetchSteps = 3;
+  virtual void prefetch(int /*step*/) {}
 };
 
 enum class ShutdownMode {

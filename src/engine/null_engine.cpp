@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "base/prefetch.h"
 #include "base/rng.h"
 #include "engine/engine_thread.h"
 
@@ -18,6 +19,9 @@ namespace {
 
 // So many positions of prompt logprobs go into one event: what a step of a real engine gives.
 constexpr int32_t kPromptLogprobsOfEvent = 64;
+
+// The choice itself, its request, and what its sink asks for.
+constexpr size_t kNumPrefetchSteps = 2 + EventSink::kNumPrefetchSteps;
 
 // No token is due later than this after the first: the clock's range is far, and nobody waits.
 constexpr double kLatestDueNs = 1e18;
@@ -226,6 +230,7 @@ void NullEngine::add(Intake::Submission submission) {
     free_slots_.pop_back();
     Slot& slot = slots_[index];
     slot.request = &live;
+    slot.sink = live.sink.get();
     slot.precedence = {
         .priority = is_by_priority ? request.priority : 0,
         .arrival = num_added_,
@@ -288,8 +293,27 @@ void NullEngine::emit_due(TimePoint now) {
     due_now_.push_back(running_.first());
     running_.pop();
   }
-  for (const Due& due : due_now_) {
+  // What belongs to thousands of choices is in no cache: see IoThread::answer_ready_channels().
+  const size_t num_due = due_now_.size();
+  for (size_t turn = 0; turn < num_due + kNumPrefetchSteps; ++turn) {
+    for (size_t step = 0; step < kNumPrefetchSteps && step <= turn; ++step) {
+      if (turn - step < num_due) prefetch(due_now_[turn - step], step);
+    }
+    if (turn < kNumPrefetchSteps) continue;
+    const Due& due = due_now_[turn - kNumPrefetchSteps];
     if (!is_stale(due)) emit_next(due.slot, now);
+  }
+}
+
+void NullEngine::prefetch(const Due& due, size_t step) const {
+  const Slot& slot = slots_[due.slot];
+  if (step == 0) return prefetch_object(slot);
+  if (is_stale(due)) return;
+  if (step == 1) {
+    prefetch_object(*slot.request);
+    millrace::prefetch(slot.sink, kCacheLineBytes);
+  } else {
+    slot.sink->prefetch(static_cast<int>(step) - 2);
   }
 }
 
@@ -348,7 +372,7 @@ void NullEngine::emit_next(SlotIndex index, TimePoint now) {
     event.token.logprobs =
         tokens_.logprobs(*id, *sampling.logprobs, slot.key, static_cast<uint64_t>(position));
   }
-  live.sink->on_event(std::move(event));
+  slot.sink->on_event(std::move(event));
 
   if (is_stop) return finish(index, FinishReason::kStop, std::nullopt, now);
   if (position + 1 == slot.num_tokens_max) {

@@ -106,6 +106,7 @@ class NullEngine final : public Engine {
   // One choice that runs or waits.
   struct Slot {
     LiveRequest* request = nullptr;  // none: the slot is free
+    EventSink* sink = nullptr;       // the request's
     Precedence precedence;
     int32_t num_tokens_max = 0;  // of the output
     uint32_t turn = 0;           // how many choices had this slot before
@@ -129,6 +130,7 @@ class NullEngine final : public Engine {
   void step(TimePoint now);
   void expire(TimePoint now);
   void emit_due(TimePoint now);
+  void prefetch(const Due& due, size_t step) const;
   void admit_waiting(TimePoint now);
   void emit_next(SlotIndex index, TimePoint now);
   void emit_prompt_logprobs(const LiveRequest& request);

@@ -140,7 +140,8 @@ void Connection::write_output() {
         std::string_view(out_).substr(num_out_sent_),
         std::string_view(large_body_).substr(num_body_sent_),
     };
-    const IoResult result = transport_->write(pieces);
+    const size_t num_pieces = large_body_.empty() ? 1 : 2;
+    const IoResult result = transport_->write(std::span(pieces).first(num_pieces));
     switch (result.status) {
       case IoStatus::kDone:
         take_written(result.num_bytes);

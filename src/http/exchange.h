@@ -63,6 +63,9 @@ class Exchange {
   void listen(std::shared_ptr<WakeListener> listener) { channel_->listen(std::move(listener)); }
   void wake() { channel_->wake(); }
 
+  // Asks memory for what wake() will touch.
+  void prefetch() const { channel_->prefetch(0); }
+
  private:
   friend class WakeBatch;
   std::shared_ptr<ResponseChannel> channel_;

@@ -27,6 +27,7 @@ class PlainTransport final : public Transport {
   }
 
   IoResult write(std::span<const std::string_view> pieces) override {
+    if (pieces.size() == 1) return send(pieces[0]);
     std::array<iovec, kPiecesMax> vectors;
     const size_t num_vectors = std::min(pieces.size(), kPiecesMax);
     for (size_t i = 0; i < num_vectors; ++i) {
@@ -47,6 +48,12 @@ class PlainTransport final : public Transport {
   }
 
  private:
+  IoResult send(std::string_view bytes) {
+    const ssize_t rc =
+        retry([&] { return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL); });
+    return outcome(rc, IoStatus::kWantWrite);
+  }
+
   template <class Call>
   static ssize_t retry(const Call& call) {
     ssize_t rc = 0;

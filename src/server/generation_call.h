@@ -85,6 +85,7 @@ class GenerationCall final : public http::WakeListener,
 
   // On the engine thread.
   void on_event(size_t prompt, EngineEvent event);
+  void prefetch_inbox(int step);
   void observe_end(size_t prompt, const FinishedEvent& event);
 
   // On the I/O thread.
