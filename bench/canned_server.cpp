@@ -9,7 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <ctime>
+#include <deque>
 #include <unordered_map>
 #include <utility>
 
@@ -38,14 +42,38 @@ class CannedLoop {
   [[noreturn]] void run() {
     while (true) {
       std::array<epoll_event, 512> events;
-      const int timeout = active_.empty() ? -1 : has_sent_ ? 0 : 1;
-      const int num = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout);
+      const std::optional<Duration> timeout = next_timeout();
+      const timespec time = to_timespec(timeout.value_or(Duration{0}));
+      const int num = ::epoll_pwait2(
+          epoll_, events.data(), static_cast<int>(events.size()), timeout ? &time : nullptr, nullptr
+      );
       for (int i = 0; i < num; ++i) take(events[static_cast<size_t>(i)].data.fd);
-      send_round();
+      answer_.period ? send_due() : send_round();
     }
   }
 
  private:
+  struct Due {
+    TimePoint when;
+    int fd;
+  };
+
+  static timespec to_timespec(Duration time) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+    const auto rest = std::chrono::nanoseconds(time - seconds);
+    return {.tv_sec = seconds.count(), .tv_nsec = rest.count()};
+  }
+
+  // none: until something comes.
+  std::optional<Duration> next_timeout() const {
+    if (answer_.period) {
+      if (due_.empty()) return std::nullopt;
+      return std::max(Duration{0}, due_.front().when - Clock::now());
+    }
+    if (active_.empty()) return std::nullopt;
+    return has_sent_ ? Duration{0} : std::chrono::milliseconds(1);
+  }
+
   void watch(int fd) {
     epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
@@ -69,10 +97,30 @@ class CannedLoop {
     }
     Peer& peer = peers_[fd];
     peer.num_bytes_read += static_cast<size_t>(num);
+    if (answer_.period) {
+      if (peer.num_bytes_read == answer_.num_request_bytes) due_.push_back({Clock::now(), fd});
+      return;
+    }
     if (peer.num_answers_owed == 0) active_.push_back(fd);
     peer.num_answers_owed += peer.num_bytes_read / answer_.num_request_bytes;
     peer.num_bytes_read %= answer_.num_request_bytes;
     if (peer.num_answers_owed == 0) active_.pop_back();
+  }
+
+  // The next piece to each whose time has come. The period is the same for all, so those that are
+  // due next stand in front.
+  void send_due() {
+    const TimePoint now = Clock::now();
+    while (!due_.empty() && due_.front().when <= now) {
+      const Due due = due_.front();
+      due_.pop_front();
+      const auto found = peers_.find(due.fd);
+      if (found == peers_.end()) continue;  // it left
+      const std::string& piece = answer_.pieces[found->second.piece];
+      ::send(due.fd, piece.data(), piece.size(), MSG_NOSIGNAL);
+      found->second.piece = std::min(found->second.piece + 1, answer_.pieces.size() - 1);
+      due_.push_back({due.when + *answer_.period, due.fd});
+    }
   }
 
   // One piece to each that waits for some.
@@ -114,6 +162,7 @@ class CannedLoop {
   int epoll_;
   bool has_sent_ = true;
   std::vector<int> active_;
+  std::deque<Due> due_;  // of a paced answer; the earliest first
   std::unordered_map<int, Peer> peers_;
 };
 

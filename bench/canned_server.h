@@ -6,10 +6,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "http/address.h"
 
@@ -18,6 +20,8 @@ namespace millrace::bench {
 struct CannedAnswer {
   size_t num_request_bytes = 0;     // all requests are this long
   std::vector<std::string> pieces;  // of the response: each is sent by a system call of its own
+  // From each piece to the next; after the last it comes again, without end. none: all at once.
+  std::optional<Duration> period = {};
 };
 
 // A process of its own, so that its CPU time is apart. Ends with this object.

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -59,7 +61,7 @@ class Run {
       OpenStreamsOptions options = options_.open_streams;
       options.is_chat = options_.is_chat;
       take(name, measure_open_streams(target_, options));
-      if (options_.measures_limit) open_streams_limit();
+      if (options_.measures_limit) open_streams_limit(options);
     } else if (name == "first_token") {
       first_token(16);
       first_token(options_.num_output_tokens);
@@ -95,12 +97,27 @@ class Run {
     take(scenario, measure_closed_loop(canned, workload, scenario, options_.seconds));
   }
 
-  // As many connections, and as many sends as a core can do.
-  void open_streams_limit() {
+  // As many connections, and as many sends as a core can do; then at the streams' pace, which tells
+  // how much of the jitter is the machine's own.
+  void open_streams_limit(const OpenStreamsOptions& options) {
     constexpr int64_t kNumTokens = 64;  // the answer is fetched at the streams' pace
     Workload workload = stream_workload(target_.model, options_.is_chat, kNumTokens);
     workload.num_connections = options_.open_streams.num_streams;
     limit("open_streams", workload, true);
+
+    const std::string scenario = "open_streams_limit";
+    Result<CannedAnswer> answer = canned_answer(target_, workload, true);
+    if (!answer) return take(scenario, answer.error());
+    answer->num_request_bytes = open_streams_request(target_.model, options).size();
+    answer->pieces.resize(2);  // the head with the first event, and the second
+    answer->period = std::chrono::nanoseconds(std::llround(1e9 / options.tokens_per_second));
+    const Result<CannedServer> server =
+        CannedServer::start(*answer, target_.address, options_.server_core);
+    if (!server) return take(scenario, server.error());
+    const Target canned{.address = server->address(), .pid = server->pid(), .model = target_.model};
+    Result<Report> report = measure_open_streams(canned, options);
+    if (report) report->scenario = scenario;
+    take(scenario, report);
   }
 
   // At a share of what the server can do of these very requests with a core of its own.

@@ -58,15 +58,7 @@ class OpenStreams {
         recorder_(options.num_streams, 1e3 / options.tokens_per_second) {}
 
   Result<void> start_all() {
-    const double lifetime_s =
-        static_cast<double>(options_.num_streams) / options_.starts_per_second + kSettleSeconds +
-        options_.seconds;
-    // Longer than is needed: none may end while it is watched, also where starting takes its time.
-    const auto num_tokens = static_cast<int64_t>(10 * lifetime_s * options_.tokens_per_second);
-    const std::string request = generation_request(
-        target_.model,
-        {.is_chat = options_.is_chat, .is_stream = true, .num_output_tokens = num_tokens}
-    );
+    const std::string request = open_streams_request(target_.model, options_);
     const TimePoint start = Clock::now();
     for (size_t i = 0; i < options_.num_streams; ++i) {
       // Not before it is used: a server closes connections on which nothing comes.
@@ -119,6 +111,16 @@ class OpenStreams {
 };
 
 }  // namespace
+
+std::string open_streams_request(const std::string& model, const OpenStreamsOptions& options) {
+  const double lifetime_s = static_cast<double>(options.num_streams) / options.starts_per_second +
+                            kSettleSeconds + options.seconds;
+  // Longer than is needed: none may end while it is watched, also where starting takes its time.
+  const auto num_tokens = static_cast<int64_t>(10 * lifetime_s * options.tokens_per_second);
+  return generation_request(
+      model, {.is_chat = options.is_chat, .is_stream = true, .num_output_tokens = num_tokens}
+  );
+}
 
 Result<Report> measure_open_streams(const Target& target, const OpenStreamsOptions& options) {
   const Result<int64_t> rss_before = resident_bytes(target.pid);

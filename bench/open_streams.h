@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "base/result.h"
 #include "bench/scenario.h"
@@ -15,6 +16,9 @@ struct OpenStreamsOptions {
   double seconds = 10;
   bool is_chat = false;
 };
+
+// What each stream asks for: more tokens than it lives to see.
+std::string open_streams_request(const std::string& model, const OpenStreamsOptions& options);
 
 // By how much the gaps between a stream's events miss the pace, and what a stream costs the server
 // in memory. The error: a stream that ended, or whose events are wrong.
