@@ -20,6 +20,12 @@ inline void prefetch(std::string_view text) {
   prefetch(text.data(), text.size());
 }
 
+// What lies between two members of one object.
+inline void prefetch_range(const void* begin, const void* end) {
+  const auto* first = static_cast<const char*>(begin);
+  prefetch(first, static_cast<size_t>(static_cast<const char*>(end) - first));
+}
+
 template <class T>
 void prefetch_object(const T& object) {
   prefetch(&object, sizeof object);

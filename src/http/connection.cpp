@@ -68,14 +68,8 @@ void Connection::on_channel_ready() {
 }
 
 void Connection::prefetch(int step) const {
-  if (step == 0) {
-    const auto* begin = reinterpret_cast<const char*>(this);
-    millrace::prefetch(
-        begin, static_cast<size_t>(reinterpret_cast<const char*>(&deadline_) - begin)
-    );
-  } else if (step == 1) {
-    millrace::prefetch(transport_.get(), kCacheLineBytes);
-  }
+  if (step == 0) return prefetch_range(this, &deadline_);
+  if (step == 1) millrace::prefetch(transport_.get(), kCacheLineBytes);
 }
 
 void Connection::close() {

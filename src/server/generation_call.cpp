@@ -243,7 +243,11 @@ void GenerationCall::prefetch_inbox(int step) {
 }
 
 void GenerationCall::prefetch(int step) {
-  if (step == 0) return prefetch_object(*this);
+  if (step == 0) {
+    millrace::prefetch(this, kCacheLineBytes);
+    prefetch_object(request_.fields.sampling.n);
+    return prefetch_range(&request_.max_tokens, this + 1);
+  }
   if (step == 1) millrace::prefetch(writer_.get(), kWriterBytes);
   const std::lock_guard lock(mutex_);
   if (!is_started_) return;

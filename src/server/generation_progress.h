@@ -64,7 +64,11 @@ class GenerationProgress {
   std::span<const PromptResult> prompts() const { return prompts_; }
 
   // Asks memory for what take_token() will read, of the first choice.
-  void prefetch() const { millrace::prefetch(choices_.data(), sizeof(Choice::text)); }
+  void prefetch() const {
+    millrace::prefetch(
+        choices_.data(), sizeof(Choice) - sizeof(ChoiceResult) + sizeof(std::string)
+    );
+  }
 
   // Nobody will ask for the prompts any more: they may be large.
   void drop_prompts() { prompts_.clear(); }
@@ -75,9 +79,9 @@ class GenerationProgress {
  private:
   struct Choice {
     explicit Choice(ChoiceText choice_text) : text(std::move(choice_text)) {}
+    bool is_over = false;
     ChoiceText text;
     ChoiceResult result;  // the echo, the timings, and what was kept
-    bool is_over = false;
   };
 
   void end(News& news, Ending ending);
