@@ -1,5 +1,8 @@
 // Streams: framing, order, many at once, slow readers.
+#include <fmt/format.h>
+
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -248,6 +251,55 @@ TEST(Stream, OneEventLargerThanTheBufferPassesAlone) {
   EXPECT_EQ(peer.read_chunk(), large);
   held->finish();
   EXPECT_EQ(peer.read_chunk(), "");
+}
+
+// What a listener writes passes no buffer of the stream, but counts as if it did.
+TEST(Stream, AListenerThatWritesMoreThanTheBufferIsCut) {
+  TestServer server([](HttpServerOptions& options) {
+    options.limits.stream_buffer_bytes_max = 4096;
+  });
+  RawPeer peer(server.port());
+  peer.send(kGetHold);
+  const std::shared_ptr<Exchange> exchange = server.take_held();
+  std::vector<bool> was_written;
+  exchange->listen(make_listener([&, exchange] {
+    exchange->begin_stream({});
+    for (const size_t size : {3000, 1096, 1}) {
+      was_written.push_back(exchange->write(std::string(size, 'x')));
+    }
+  }));
+  exchange->wake();
+  EXPECT_TRUE(eventually([&] { return server.counters().num_streams_cut == 1; }));
+  EXPECT_EQ(was_written, (std::vector<bool>{true, true, false}));
+  EXPECT_TRUE(server.is_well());
+}
+
+// Each sees all of its bytes in order, whoever else's buffer they pass.
+TEST(Stream, ManyListenersShareTheThreadsBuffers) {
+  constexpr size_t kNumPeers = 20;
+  constexpr int kNumNews = 200;
+  TestServer server;
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  std::vector<std::shared_ptr<Exchange>> exchanges;
+  std::vector<int> num_told(kNumPeers);
+  for (size_t i = 0; i < kNumPeers; ++i) {
+    peers.push_back(std::make_unique<RawPeer>(server.port()));
+    peers.back()->send(kGetHold);
+    exchanges.push_back(server.take_held());
+    exchanges.back()->listen(make_listener([&num_told, i, exchange = exchanges.back()] {
+      if (num_told[i] == 0) exchange->begin_stream({});
+      exchange->write(fmt::format("{}:{} ", i, num_told[i]++));
+      num_told[i] < kNumNews ? exchange->wake() : static_cast<void>(exchange->finish());
+    }));
+  }
+  for (const auto& exchange : exchanges) exchange->wake();
+  for (size_t i = 0; i < kNumPeers; ++i) {
+    std::string expected;
+    for (int news = 0; news < kNumNews; ++news) expected += fmt::format("{}:{} ", i, news);
+    const std::optional<PeerResponse> response = peers[i]->read_response();
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->body, expected);
+  }
 }
 
 TEST(Stream, DisconnectsAndWritesRaceSafely) {
