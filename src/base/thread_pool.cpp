@@ -44,9 +44,15 @@ Part part_of(size_t size, size_t index, size_t num_parts) {
   return {size * index / num_parts, size * (index + 1) / num_parts};
 }
 
+// Half of [begin, end), but nothing below `piece_min`.
+size_t piece_end(size_t begin, size_t end, size_t piece_min) {
+  const size_t size = end - begin;
+  return size < 2 * piece_min ? end : begin + size / 2;
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(size_t num_threads) {
+ThreadPool::ThreadPool(size_t num_threads) : rests_(num_threads) {
   CHECK(num_threads >= 1, "a thread pool counts its caller");
   workers_.reserve(num_threads - 1);
   for (size_t index = 1; index < num_threads; ++index) {
@@ -75,6 +81,33 @@ void ThreadPool::parallel_for(size_t size, RangeFunction function) {
   for (uint32_t running = num_running_.load(std::memory_order_acquire); running != 0;
        running = num_running_.load(std::memory_order_acquire)) {
     wait_while_equal(num_running_, running);
+  }
+}
+
+void ThreadPool::parallel_pieces(size_t size, size_t piece_min, PieceFunction function) {
+  if (size == 0) return;
+  if (workers_.empty()) return function(0, 0, size);
+  for (size_t thread = 0; thread < num_threads(); ++thread) {
+    const Part part = part_of(size, thread, num_threads());
+    rests_[thread].begin.store(part.begin, std::memory_order_relaxed);
+    rests_[thread].end = part.end;
+  }
+  parallel_for(num_threads(), [&](size_t first, size_t last) {
+    for (size_t thread = first; thread < last; ++thread) take_pieces(thread, piece_min, function);
+  });
+}
+
+// Which thread computes a piece is nobody's business: the phase's end publishes all of them.
+void ThreadPool::take_pieces(size_t thread, size_t piece_min, PieceFunction function) {
+  for (size_t i = 0; i < num_threads(); ++i) {
+    Rest& rest = rests_[(thread + i) % num_threads()];
+    size_t begin = rest.begin.load(std::memory_order_relaxed);
+    while (begin < rest.end) {
+      const size_t end = piece_end(begin, rest.end, piece_min);
+      if (!rest.begin.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+      function(thread, begin, end);
+      begin = rest.begin.load(std::memory_order_relaxed);
+    }
   }
 }
 

@@ -11,20 +11,23 @@
 
 namespace millrace {
 
-// A borrowed callable `void(size_t begin, size_t end)`: two words, no allocation.
-class RangeFunction {
+// A borrowed callable `void(Numbers...)`: two words, no allocation.
+template <class... Numbers>
+class BorrowedFunction {
  public:
   template <class F>
-  RangeFunction(const F& function)
-      : object_(&function), call_([](const void* object, size_t begin, size_t end) {
-          (*static_cast<const F*>(object))(begin, end);
+  BorrowedFunction(const F& function)
+      : object_(&function), call_([](const void* object, Numbers... numbers) {
+          (*static_cast<const F*>(object))(numbers...);
         }) {}
-  void operator()(size_t begin, size_t end) const { call_(object_, begin, end); }
+  void operator()(Numbers... numbers) const { call_(object_, numbers...); }
 
  private:
   const void* object_;
-  void (*call_)(const void*, size_t, size_t);
+  void (*call_)(const void*, Numbers...);
 };
+using RangeFunction = BorrowedFunction<size_t, size_t>;          // begin, end
+using PieceFunction = BorrowedFunction<size_t, size_t, size_t>;  // thread, begin, end
 
 class ThreadPool {
  public:
@@ -41,8 +44,20 @@ class ThreadPool {
   // `function` must not throw and must not call parallel_for.
   void parallel_for(size_t size, RangeFunction function);
 
+  // The same for work that equal parts of do not end together: cores get unequal shares of the
+  // memory's bandwidth, and others run on them. Each thread takes its own part in pieces, half of
+  // what is left and at least `piece_min` at a time, and in the end pieces of the others' parts.
+  void parallel_pieces(size_t size, size_t piece_min, PieceFunction function);
+
  private:
+  // What nobody has taken of a thread's part.
+  struct alignas(64) Rest {
+    std::atomic<size_t> begin;
+    size_t end;
+  };
+
   void work(size_t index);
+  void take_pieces(size_t thread, size_t piece_min, PieceFunction function);
 
   // Guarded by the release store of phase_ and the acquire loads of the workers.
   const RangeFunction* function_ = nullptr;
@@ -51,6 +66,8 @@ class ThreadPool {
 
   alignas(64) std::atomic<uint32_t> phase_{0};
   alignas(64) std::atomic<uint32_t> num_running_{0};
+
+  std::vector<Rest> rests_;  // [num_threads], of parallel_pieces
 
   std::vector<std::jthread> workers_;  // last: joined before the fields above go
 };

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
+#include <thread>
 #include <vector>
 
 namespace millrace {
@@ -20,6 +22,36 @@ TEST(ThreadPool, CoversEachIndexOnce) {
       EXPECT_EQ(hits, std::vector<int>(size, 1)) << num_threads << " threads, size " << size;
     }
   }
+}
+
+TEST(ThreadPool, PiecesCoverEachIndexOnce) {
+  for (const size_t num_threads : {1UL, 2UL, 3UL, 8UL}) {
+    ThreadPool pool(num_threads);
+    for (const size_t size : {0UL, 1UL, 2UL, 7UL, 64UL, 1000UL}) {
+      for (const size_t piece_min : {1UL, 5UL, 2000UL}) {
+        std::vector<std::atomic<int>> hits(size);
+        std::vector<int> calls(num_threads);
+        pool.parallel_pieces(size, piece_min, [&](size_t thread, size_t begin, size_t end) {
+          EXPECT_LT(begin, end);
+          ++calls[thread];  // a thread's own
+          for (size_t i = begin; i < end; ++i) ++hits[i];
+        });
+        for (const std::atomic<int>& hit : hits) EXPECT_EQ(hit, 1);
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, TakesThePiecesOfThreadsThatAreLate) {
+  ThreadPool pool(2);
+  std::atomic<size_t> num_done = 0;
+  pool.parallel_pieces(64, 1, [&](size_t thread, size_t begin, size_t end) {
+    // The first piece of thread 0, half of its half, ends after all others.
+    const bool is_late = thread == 0 && begin == 0;
+    while (is_late && num_done < 48) std::this_thread::yield();
+    num_done += end - begin;
+  });
+  EXPECT_EQ(num_done, 64);
 }
 
 TEST(ThreadPool, FinishesEachPhaseBeforeTheNext) {

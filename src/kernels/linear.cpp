@@ -10,6 +10,7 @@
 #include "kernels/denormals.h"
 #include "kernels/dispatch.h"
 #include "kernels/linear_kernel.h"
+#include "kernels/panel_pieces.h"
 
 namespace millrace {
 namespace {
@@ -158,22 +159,21 @@ void linear(const Executor& executor, const LinearArgs& args) {
   const bool is_packed = args.weights.dtype() == DType::kBFloat16;
   const LinearTask task = make_task(args, encode_inputs(executor, args));
   const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
-  const size_t panels_per_unit = args.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
-  const size_t num_units = args.weights.num_panels() / panels_per_unit;
-  executor.pool.parallel_for(num_threads, [&](size_t first, size_t last) {
+  const PanelWork work = {
+      .num_panels = args.weights.num_panels(),
+      .panel_bytes = args.weights.panel_size() * (is_packed ? 1 : size_of(args.weights.dtype())),
+      .num_tokens = args.x.num_rows,
+  };
+  for_panels(executor, work, [&](size_t thread, size_t panel_begin, size_t panel_end) {
     const std::optional<DenormalsAreZero> scope =
         is_packed ? std::optional<DenormalsAreZero>(std::in_place) : std::nullopt;
-    for (size_t thread = first; thread < last; ++thread) {
-      LinearTask own = task;
-      if (is_packed) {
-        const size_t begin = bytes_of_inputs(args.x.num_rows, args.x.num_columns) +
-                             thread * thread_scratch_bytes(args.x.num_rows, args.x.num_columns);
-        own.scratch = &args.scratch[begin];
-      }
-      const size_t begin = num_units * thread / num_threads;
-      const size_t end = num_units * (thread + 1) / num_threads;
-      function(own, begin * panels_per_unit, end * panels_per_unit);
+    LinearTask own = task;
+    if (is_packed) {
+      const size_t begin = bytes_of_inputs(args.x.num_rows, args.x.num_columns) +
+                           thread * thread_scratch_bytes(args.x.num_rows, args.x.num_columns);
+      own.scratch = &args.scratch[begin];
     }
+    function(own, panel_begin, panel_end);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "base/math.h"
 #include "kernels/denormals.h"
 #include "kernels/dispatch.h"
+#include "kernels/panel_pieces.h"
 #include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 
@@ -113,23 +114,22 @@ void linear_quantized(const Executor& executor, const LinearQuantizedArgs& args)
   const QuantizedTask task = make_task(executor, args);
   const bool is_int8 = args.weights.format() == QuantizedFormat::kInt8;
   const PanelFunction function = (is_int8 ? kInt8Versions : kInt4Versions).find(executor.isa);
-  const size_t panels_per_unit = args.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
-  const size_t num_units = args.weights.num_panels() / panels_per_unit;
+  const PanelWork work = {
+      .num_panels = args.weights.num_panels(),
+      .panel_bytes = args.weights.panel_bytes(),
+      .num_tokens = args.x.num_rows,
+  };
   const size_t num_input_bytes =
       bytes_of_inputs(args.num_terms, args.x.num_rows, args.x.num_columns);
-  executor.pool.parallel_for(num_threads, [&](size_t first, size_t last) {
+  for_panels(executor, work, [&](size_t thread, size_t panel_begin, size_t panel_end) {
     const std::optional<DenormalsAreZero> scope =
         multiplies_bfloat16(executor.isa, args.weights.format())
             ? std::optional<DenormalsAreZero>(std::in_place)
             : std::nullopt;
-    for (size_t thread = first; thread < last; ++thread) {
-      QuantizedTask own = task;
-      own.output.scratch =
-          &args.scratch[num_input_bytes + thread * amx_scratch_bytes(args.x.num_rows)];
-      const size_t begin = num_units * thread / num_threads;
-      const size_t end = num_units * (thread + 1) / num_threads;
-      function(own, begin * panels_per_unit, end * panels_per_unit);
-    }
+    QuantizedTask own = task;
+    own.output.scratch =
+        &args.scratch[num_input_bytes + thread * amx_scratch_bytes(args.x.num_rows)];
+    function(own, panel_begin, panel_end);
   });
 }
 
