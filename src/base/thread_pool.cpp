@@ -3,6 +3,7 @@
 #include <immintrin.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/check.h"
@@ -44,10 +45,11 @@ Part part_of(size_t size, size_t index, size_t num_parts) {
   return {size * index / num_parts, size * (index + 1) / num_parts};
 }
 
-// Half of [begin, end), but nothing below `piece_min`.
+// Most of [begin, end), so that there are few pieces, but not what a thread may be late by; nothing
+// below `piece_min`.
 size_t piece_end(size_t begin, size_t end, size_t piece_min) {
   const size_t size = end - begin;
-  return size < 2 * piece_min ? end : begin + size / 2;
+  return size < 2 * piece_min ? end : begin + size - std::max(piece_min, size / 4);
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ class ThreadPool {
   void parallel_for(size_t size, RangeFunction function);
 
   // The same for work that equal parts of do not end together: cores get unequal shares of the
-  // memory's bandwidth, and others run on them. Each thread takes its own part in pieces, half of
-  // what is left and at least `piece_min` at a time, and in the end pieces of the others' parts.
+  // memory's bandwidth, and others run on them. Each thread takes its own part in pieces, three
+  // quarters of what is left and at least `piece_min` at a time, and in the end pieces of the
+  // others' parts.
   void parallel_pieces(size_t size, size_t piece_min, PieceFunction function);
 
  private:

@@ -46,9 +46,9 @@ TEST(ThreadPool, TakesThePiecesOfThreadsThatAreLate) {
   ThreadPool pool(2);
   std::atomic<size_t> num_done = 0;
   pool.parallel_pieces(64, 1, [&](size_t thread, size_t begin, size_t end) {
-    // The first piece of thread 0, half of its half, ends after all others.
+    // The first piece of thread 0, three quarters of its half, ends after all others.
     const bool is_late = thread == 0 && begin == 0;
-    while (is_late && num_done < 48) std::this_thread::yield();
+    while (is_late && num_done < 40) std::this_thread::yield();
     num_done += end - begin;
   });
   EXPECT_EQ(num_done, 64);

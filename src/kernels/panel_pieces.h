@@ -21,12 +21,14 @@ struct PanelWork {
 // function(thread, panel_begin, panel_end), of even panel_begin, over pieces of all panels.
 template <class F>
 void for_panels(const Executor& executor, const PanelWork& work, const F& function) {
-  // Some microseconds of reading, of which a new piece costs half of one; where more tokens than
-  // one tile's are multiplied, that takes longer than to read.
+  // Some microseconds of reading, of which a new piece costs half of one. More tokens than one
+  // tile's are multiplied for longer than their weights are read, and a new piece costs more.
+  constexpr size_t kTileTokens = 16;
   constexpr size_t kPieceBytes = size_t{128} << 10;
-  constexpr size_t kTokensWhileReading = 16;
-  const size_t num_passes = div_ceil(work.num_tokens, kTokensWhileReading);
-  const size_t piece_min = kPieceBytes / (kPanelsTogether * work.panel_bytes * num_passes);
+  constexpr size_t kPieceBytesOfTiles = size_t{2} << 20;
+  const size_t num_tiles = div_ceil(work.num_tokens, kTileTokens);
+  const size_t piece_bytes = num_tiles == 1 ? kPieceBytes : kPieceBytesOfTiles / num_tiles;
+  const size_t piece_min = piece_bytes / (kPanelsTogether * work.panel_bytes);
   executor.pool.parallel_pieces(
       div_ceil(work.num_panels, kPanelsTogether),
       std::max<size_t>(piece_min, 1),
