@@ -264,7 +264,7 @@ TEST(Stream, AListenerThatWritesMoreThanTheBufferIsCut) {
   std::vector<bool> was_written;
   exchange->listen(make_listener([&, exchange] {
     exchange->begin_stream({});
-    for (const size_t size : {3000, 1096, 1}) {
+    for (const size_t size : {3000UL, 1096UL, 1UL}) {
       was_written.push_back(exchange->write(std::string(size, 'x')));
     }
   }));
