@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 namespace millrace {
@@ -29,6 +30,20 @@ inline void prefetch_range(const void* begin, const void* end) {
 template <class T>
 void prefetch_object(const T& object) {
   prefetch(&object, sizeof object);
+}
+
+// use(item) for each item in order. Before, each comes to prefetch_step(item, step) with step 0 to
+// num_steps - 1, an item's use apart, so that a step may read what the one before it asked for.
+template <class Item, class PrefetchStep, class Use>
+void use_each_prefetched(
+    std::span<Item> items, size_t num_steps, const PrefetchStep& prefetch_step, const Use& use
+) {
+  for (size_t turn = 0; turn < items.size() + num_steps; ++turn) {
+    for (size_t step = 0; step < num_steps && step <= turn; ++step) {
+      if (turn - step < items.size()) prefetch_step(items[turn - step], step);
+    }
+    if (turn >= num_steps) use(items[turn - num_steps]);
+  }
 }
 
 }  // namespace millrace

@@ -49,10 +49,10 @@ class EventSink {
   virtual void on_event(EngineEvent event) = 0;
 
   // On the engine thread, some events before on_event() or not at all: asks memory for what that
-  // will touch. `step`: 0 to kNumPrefetchSteps - 1, some microseconds apart; what one step asked
-  // for may be read by the next, the sink's first cache line by all.
-  static constexpr int kNumPrefetchSteps = 3;
-  virtual void prefetch(int /*step*/) {}
+  // will touch. `step`: 0 to kNumPrefetchSteps - 1, an event apart; what one step asked for may be
+  // read by the next, the sink's first cache line by all.
+  static constexpr size_t kNumPrefetchSteps = 3;
+  virtual void prefetch(size_t /*step*/) {}
 };
 
 enum class ShutdownMode {

@@ -293,16 +293,14 @@ void NullEngine::emit_due(TimePoint now) {
     due_now_.push_back(running_.first());
     running_.pop();
   }
-  // What belongs to thousands of choices is in no cache: see IoThread::answer_ready_channels().
-  const size_t num_due = due_now_.size();
-  for (size_t turn = 0; turn < num_due + kNumPrefetchSteps; ++turn) {
-    for (size_t step = 0; step < kNumPrefetchSteps && step <= turn; ++step) {
-      if (turn - step < num_due) prefetch(due_now_[turn - step], step);
-    }
-    if (turn < kNumPrefetchSteps) continue;
-    const Due& due = due_now_[turn - kNumPrefetchSteps];
-    if (!is_stale(due)) emit_next(due.slot, now);
-  }
+  use_each_prefetched(
+      std::span(due_now_),
+      kNumPrefetchSteps,
+      [&](const Due& due, size_t step) { prefetch(due, step); },
+      [&](const Due& due) {
+        if (!is_stale(due)) emit_next(due.slot, now);
+      }
+  );
 }
 
 void NullEngine::prefetch(const Due& due, size_t step) const {
@@ -313,7 +311,7 @@ void NullEngine::prefetch(const Due& due, size_t step) const {
     prefetch_object(*slot.request);
     millrace::prefetch(slot.sink, kCacheLineBytes);
   } else {
-    slot.sink->prefetch(static_cast<int>(step) - 2);
+    slot.sink->prefetch(step - 2);
   }
 }
 

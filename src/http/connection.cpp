@@ -67,7 +67,7 @@ void Connection::on_channel_ready() {
   });
 }
 
-void Connection::prefetch(int step) const {
+void Connection::prefetch(size_t step) const {
   if (step == 0) return prefetch_range(this, &deadline_);
   if (step == 1) millrace::prefetch(transport_.get(), kCacheLineBytes);
 }

@@ -26,8 +26,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start();
   // The current answer has news.
   void on_channel_ready();
-  // Before that: asks memory for what it will read. `step`: 0, then 1 some microseconds later.
-  void prefetch(int step) const;
+  // Before that: asks memory for what it will read. `step`: 0, then 1; nothing after that.
+  void prefetch(size_t step) const;
   void on_deadline();
   // Closes between requests; otherwise this answer is the last.
   void drain();

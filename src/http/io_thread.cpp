@@ -8,8 +8,10 @@
 #include <chrono>
 #include <ctime>
 #include <exception>
+#include <span>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "base/rng.h"
 #include "http/connection.h"
 
@@ -102,16 +104,13 @@ void IoThread::remove(Connection& connection) {
 
 void IoThread::answer_ready_channels() {
   mailbox_->take_all(ready_);
-  // Those of thousands of streams are in no cache: each step of one answer is asked of memory while
-  // the answers before it are worded and sent.
-  constexpr size_t kNumSteps = ResponseChannel::kNumPrefetchSteps;
-  const size_t num_ready = ready_.size();
-  for (size_t turn = 0; turn < num_ready + kNumSteps; ++turn) {
-    for (size_t step = 0; step < kNumSteps && step <= turn; ++step) {
-      if (turn - step < num_ready) ready_[turn - step]->prefetch(static_cast<int>(step));
-    }
-    if (turn >= kNumSteps) answer(*ready_[turn - kNumSteps]);
-  }
+  // What belongs to thousands of streams is in no cache (docs/decisions/0009).
+  use_each_prefetched(
+      std::span<const std::shared_ptr<ResponseChannel>>(ready_),
+      ResponseChannel::kNumPrefetchSteps,
+      [](const auto& channel, size_t step) { channel->prefetch(step); },
+      [this](const auto& channel) { answer(*channel); }
+  );
   ready_.clear();
   if (scratch_.capacity() > kBufferCapacityMax) std::string().swap(scratch_);
 }

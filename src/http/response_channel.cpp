@@ -142,7 +142,7 @@ std::shared_ptr<Mailbox> ResponseChannel::wake_later() {
   return owes_wake ? mailbox_ : nullptr;
 }
 
-void ResponseChannel::prefetch(int step) {
+void ResponseChannel::prefetch(size_t step) {
   if (step == 0) return prefetch_object(*this);
   if (connection_ == nullptr) return;
   connection_->prefetch(step - 1);

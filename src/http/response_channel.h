@@ -30,10 +30,11 @@ class WakeListener {
   // Must not block. What it writes leaves at once.
   virtual void on_wake() = 0;
 
-  // On the I/O thread, a little before on_wake(): asks memory for what that will read. `step`: 0,
-  // then 1 and 2, some microseconds apart; what one step asked for may be read by the next, the
-  // listener's first cache line by all. Must neither block nor use the exchange.
-  virtual void prefetch(int /*step*/) {}
+  // On the I/O thread, some answers before on_wake(): asks memory for what that will read. `step`:
+  // 0 to kNumPrefetchSteps - 1, an answer apart; what one step asked for may be read by the next,
+  // the listener's first cache line by all. Must neither block nor use the exchange.
+  static constexpr size_t kNumPrefetchSteps = 3;
+  virtual void prefetch(size_t /*step*/) {}
 };
 
 class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
@@ -72,9 +73,9 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   // The connection's end, on its I/O thread only.
 
   // Asks memory for what take() and the connection will read. `step`: 0 to kNumPrefetchSteps - 1,
-  // some microseconds apart.
-  static constexpr int kNumPrefetchSteps = 5;
-  void prefetch(int step);
+  // an answer apart: this channel, then the connection and the listener, then what those point to.
+  static constexpr size_t kNumPrefetchSteps = 2 + WakeListener::kNumPrefetchSteps;
+  void prefetch(size_t step);
 
   enum class Progress { kOpen, kFinished, kAbandoned, kOverflowed };
   struct Taken {

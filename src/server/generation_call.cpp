@@ -26,8 +26,6 @@ constexpr size_t kNewsAtStart = 16;
 constexpr size_t kNewsKept = 16;
 // More than an event of one token mostly has.
 constexpr size_t kEventBytes = 512;
-// From the exchange to the inbox.
-constexpr size_t kInboxBytes = 3 * kCacheLineBytes;
 // At most, of what a writer reads for a token.
 constexpr size_t kWriterBytes = 4 * kCacheLineBytes;
 
@@ -55,7 +53,7 @@ class GenerationCall::PromptSink final : public EventSink {
   PromptSink(std::shared_ptr<GenerationCall> call, size_t prompt)
       : call_(std::move(call)), prompt_(prompt) {}
   void on_event(EngineEvent event) override { call_->on_event(prompt_, std::move(event)); }
-  void prefetch(int step) override { call_->prefetch_inbox(step); }
+  void prefetch(size_t step) override { call_->prefetch_inbox(step); }
 
  private:
   std::shared_ptr<GenerationCall> call_;  // the other owner: its exchange
@@ -234,15 +232,15 @@ int32_t GenerationCall::index_of(size_t prompt, int32_t choice) const {
   return static_cast<int32_t>(prompt) * request_.fields.sampling.n + choice;
 }
 
-void GenerationCall::prefetch_inbox(int step) {
-  if (step == 0) return millrace::prefetch(&exchange_, kInboxBytes);
+void GenerationCall::prefetch_inbox(size_t step) {
+  if (step == 0) return prefetch_range(&exchange_, &progress_);
   if (step == 2) return exchange_->prefetch();
   millrace::prefetch(exchange_.get(), kCacheLineBytes);
   const std::lock_guard lock(mutex_);
   millrace::prefetch(inbox_.data(), sizeof(News));
 }
 
-void GenerationCall::prefetch(int step) {
+void GenerationCall::prefetch(size_t step) {
   if (step == 0) {
     millrace::prefetch(this, kCacheLineBytes);
     prefetch_object(request_.fields.sampling.n);

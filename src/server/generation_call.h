@@ -85,12 +85,12 @@ class GenerationCall final : public http::WakeListener,
 
   // On the engine thread.
   void on_event(size_t prompt, EngineEvent event);
-  void prefetch_inbox(int step);
+  void prefetch_inbox(size_t step);
   void observe_end(size_t prompt, const FinishedEvent& event);
 
   // On the I/O thread.
   void on_wake() override;
-  void prefetch(int step) override;
+  void prefetch(size_t step) override;
   bool fetch_news();
   void take(News& news, std::string& out);
   void take_other(News& news, std::string& out);
