@@ -28,10 +28,5 @@ TEST(Prefetch, EachStepIsAnItemAheadOfTheNext) {
   EXPECT_EQ(trace_of(4), "p0.0 p1.0 p0.1 p2.0 p1.1 use0 p3.0 p2.1 use1 p3.1 use2 use3 ");
 }
 
-TEST(Prefetch, TakesAnyPlace) {
-  prefetch(nullptr, 1000);
-  prefetch(reinterpret_cast<const void*>(1), 64);
-}
-
 }  // namespace
 }  // namespace millrace

@@ -11,7 +11,7 @@
 //   add(a, b)                         of sums
 //   as_floats(sums)                   the same bits
 //   load_scales(p)                    sixteen unsigned bytes as floats
-//   kBytesAhead                       how far ahead hints ask for weights of tiles without
+//   kBytesAhead                       how far ahead hints ask for weights, beside a tile's
 //                                     `ahead`; 0: not at all, where that is faster
 //
 // Sums over a group are exact, so their order is free; floats are added group by group, ascending.
