@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 
 namespace millrace {
 namespace {
@@ -23,18 +24,11 @@ constexpr int kSpins = 100;
 // one each. Short enough that a pool without work uses no time worth mentioning.
 constexpr std::chrono::microseconds kYielding{500};
 
-// Returns once `value` differs from `old`.
-void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    _mm_pause();
-  }
-  for (const Clock::time_point end = Clock::now() + kYielding; Clock::now() < end;) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    ::sched_yield();
-  }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
-}
+// Of its part of what is read soon a thread asks for so much: what it reads in 17 us of 15 GB/s,
+// and a part of any second-level cache.
+constexpr size_t kAskedBytes = size_t{256} << 10;
+// Between two looks.
+constexpr size_t kAskedAtOnce = 4 * kCacheLineBytes;
 
 struct Part {
   size_t begin;
@@ -53,6 +47,38 @@ size_t piece_end(size_t begin, size_t end, size_t piece_min) {
 }
 
 }  // namespace
+
+void ThreadPool::Asking::update(
+    const ReadSoon& read, uint32_t version, size_t thread, size_t num_threads
+) {
+  if (version == version_) return;
+  version_ = version;
+  const Part part = part_of(read.num_units, thread, num_threads);
+  next_ = static_cast<const char*>(read.data) + part.begin * read.unit_bytes;
+  end_ = next_ + std::min((part.end - part.begin) * read.unit_bytes, kAskedBytes);
+}
+
+void ThreadPool::Asking::ask_some() {
+  prefetch(next_, kAskedAtOnce);
+  next_ += kAskedAtOnce;
+}
+
+void ThreadPool::wait_while_equal(
+    const std::atomic<uint32_t>& value, uint32_t old, Asking& asking
+) {
+  for (; !asking.is_done(); asking.ask_some()) {
+    if (value.load(std::memory_order_acquire) != old) return;
+  }
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    _mm_pause();
+  }
+  for (const Clock::time_point end = Clock::now() + kYielding; Clock::now() < end;) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    ::sched_yield();
+  }
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+}
 
 ThreadPool::ThreadPool(size_t num_threads) : rests_(num_threads) {
   CHECK(num_threads >= 1, "a thread pool counts its caller");
@@ -78,11 +104,12 @@ void ThreadPool::parallel_for(size_t size, RangeFunction function) {
   phase_.fetch_add(1, std::memory_order_release);
   phase_.notify_all();
 
+  asking_.update(read_soon_, read_soon_version_, 0, num_threads());
   const Part part = part_of(size, 0, num_threads());
   if (part.begin < part.end) function(part.begin, part.end);
   for (uint32_t running = num_running_.load(std::memory_order_acquire); running != 0;
        running = num_running_.load(std::memory_order_acquire)) {
-    wait_while_equal(num_running_, running);
+    wait_while_equal(num_running_, running, asking_);
   }
 }
 
@@ -97,6 +124,11 @@ void ThreadPool::parallel_pieces(size_t size, size_t piece_min, PieceFunction fu
   parallel_for(num_threads(), [&](size_t first, size_t last) {
     for (size_t thread = first; thread < last; ++thread) take_pieces(thread, piece_min, function);
   });
+}
+
+void ThreadPool::read_soon(const ReadSoon& read) {
+  read_soon_ = read;
+  ++read_soon_version_;
 }
 
 // Which thread computes a piece is nobody's business: the phase's end publishes all of them.
@@ -115,10 +147,12 @@ void ThreadPool::take_pieces(size_t thread, size_t piece_min, PieceFunction func
 
 void ThreadPool::work(size_t index) {
   uint32_t phase = 0;
+  Asking asking;
   for (;;) {
-    wait_while_equal(phase_, phase);
+    wait_while_equal(phase_, phase, asking);
     ++phase;
     if (stopping_) return;
+    asking.update(read_soon_, read_soon_version_, index, num_threads());
     const Part part = part_of(size_, index, num_threads());
     if (part.begin < part.end) (*function_)(part.begin, part.end);
     if (num_running_.fetch_sub(1, std::memory_order_release) == 1) num_running_.notify_one();

@@ -29,6 +29,14 @@ class BorrowedFunction {
 using RangeFunction = BorrowedFunction<size_t, size_t>;          // begin, end
 using PieceFunction = BorrowedFunction<size_t, size_t, size_t>;  // thread, begin, end
 
+// What the threads read soon: thread t of n from unit num_units * t / n on, which is how
+// parallel_pieces() deals that many.
+struct ReadSoon {
+  const void* data = nullptr;
+  size_t num_units = 0;
+  size_t unit_bytes = 0;
+};
+
 class ThreadPool {
  public:
   // `num_threads` counts the calling thread, which takes part: 1 starts no thread at all.
@@ -50,6 +58,11 @@ class ThreadPool {
   // others' parts.
   void parallel_pieces(size_t size, size_t piece_min, PieceFunction function);
 
+  // From the next phase on a thread that waits asks memory for the beginning of its part: what
+  // reads weights is as fast as memory, which else has nothing to do where threads wait for each
+  // other. Changes no result; any address will do.
+  void read_soon(const ReadSoon& read);
+
  private:
   // What nobody has taken of a thread's part.
   struct alignas(64) Rest {
@@ -57,18 +70,38 @@ class ThreadPool {
     size_t end;
   };
 
+  // What a thread has not yet asked for of its part.
+  class Asking {
+   public:
+    // At the begin of a phase. `version` is another one where `read` is.
+    void update(const ReadSoon& read, uint32_t version, size_t thread, size_t num_threads);
+    bool is_done() const { return next_ >= end_; }
+    void ask_some();
+
+   private:
+    uint32_t version_ = 0;
+    const char* next_ = nullptr;
+    const char* end_ = nullptr;
+  };
+
+  // Returns once `value` differs from `old`.
+  static void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old, Asking& asking);
   void work(size_t index);
   void take_pieces(size_t thread, size_t piece_min, PieceFunction function);
 
   // Guarded by the release store of phase_ and the acquire loads of the workers.
   const RangeFunction* function_ = nullptr;
   size_t size_ = 0;
+  ReadSoon read_soon_;
+  uint32_t read_soon_version_ = 0;
   bool stopping_ = false;
 
   alignas(64) std::atomic<uint32_t> phase_{0};
   alignas(64) std::atomic<uint32_t> num_running_{0};
 
   std::vector<Rest> rests_;  // [num_threads], of parallel_pieces
+
+  Asking asking_;  // the caller's
 
   std::vector<std::jthread> workers_;  // last: joined before the fields above go
 };

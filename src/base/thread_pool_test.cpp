@@ -53,6 +53,33 @@ TEST(ThreadPool, TakesThePiecesOfThreadsThatAreLate) {
   EXPECT_EQ(num_done, 64);
 }
 
+TEST(ThreadPool, WhatIsReadSoonMayBeAnythingAndChangesNothing) {
+  const std::vector<char> memory(size_t{3} << 20);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address where nothing is
+  const void* const nowhere = reinterpret_cast<const void*>(uintptr_t{64});
+  const ReadSoon reads[] = {
+      {.data = memory.data(), .num_units = 3, .unit_bytes = size_t{1} << 20},  // above the most
+      {.data = memory.data(), .num_units = 7, .unit_bytes = 100},
+      {.data = memory.data(), .num_units = 1, .unit_bytes = 1},  // fewer than threads
+      {.data = nowhere, .num_units = 64, .unit_bytes = 4096},
+      {},
+  };
+  for (const size_t num_threads : {1UL, 2UL, 3UL}) {
+    ThreadPool pool(num_threads);
+    std::vector<int> hits(64, 0);
+    int num_phases = 0;
+    for (const ReadSoon& read : reads) {
+      pool.read_soon(read);
+      for (int phase = 0; phase < 100; ++phase, ++num_phases) {
+        pool.parallel_for(hits.size(), [&](size_t begin, size_t end) {
+          for (size_t i = begin; i < end; ++i) ++hits[i];
+        });
+      }
+    }
+    EXPECT_EQ(hits, std::vector<int>(64, num_phases)) << num_threads << " threads";
+  }
+}
+
 TEST(ThreadPool, FinishesEachPhaseBeforeTheNext) {
   ThreadPool pool(4);
   std::vector<uint64_t> values(64, 1);

@@ -160,9 +160,9 @@ void linear(const Executor& executor, const LinearArgs& args) {
   const LinearTask task = make_task(args, encode_inputs(executor, args));
   const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
   const PanelWork work = {
-      .num_panels = args.weights.num_panels(),
-      .panel_bytes = args.weights.panel_size() * (is_packed ? 1 : size_of(args.weights.dtype())),
+      .panels = args.weights.panels(),
       .num_tokens = args.x.num_rows,
+      .next = args.next,
   };
   for_panels(executor, work, [&](size_t thread, size_t panel_begin, size_t panel_end) {
     const std::optional<DenormalsAreZero> scope =

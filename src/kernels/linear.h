@@ -45,6 +45,7 @@ struct LinearArgs {
   RowsForm x_form = RowsForm::kFloats;
   RowsForm out_form = RowsForm::kFloats;
   std::span<std::byte> scratch = {};  // linear_scratch_bytes(), aligned to 64 bytes
+  PanelData next = {};                // of the matrix after this one: changes no result
 };
 
 // Where x stands as the weights' kernel reads it, and where each thread unpacks some panels or

@@ -107,6 +107,11 @@ size_t PackedMatrix::panel_size() const {
                                     : num_columns_ * kRows;
 }
 
+PanelData PackedMatrix::panels() const {
+  const size_t element_bytes = dtype_ == DType::kBFloat16 ? 1 : size_of(dtype_);
+  return {data(), num_panels(), panel_size() * element_bytes};
+}
+
 size_t PackedMatrix::num_bytes_read() const {
   if (dtype_ != DType::kBFloat16) return num_bytes();
   return num_panels() * panel_size() + num_exceptions_ * sizeof(WeightException);

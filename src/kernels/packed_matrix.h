@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "kernels/isa.h"
 #include "kernels/packed_bfloat16.h"
+#include "kernels/panel_data.h"
 #include "tensor/buffer.h"
 #include "tensor/dtype.h"
 
@@ -54,6 +55,7 @@ class PackedMatrix {
   size_t num_bytes_read() const;  // by a product: without the room that no exception took
   size_t panel_size() const;      // from one panel to the next: elements; bytes of bfloat16
   const void* data() const { return buffer_.bytes().data(); }
+  PanelData panels() const;
   // [num_panels] of bfloat16, else empty.
   std::span<const PanelExceptions> exceptions() const { return exceptions_; }
   // Of all panels packed so far, with those that there was no room for.

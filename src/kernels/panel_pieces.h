@@ -6,6 +6,7 @@
 
 #include "base/math.h"
 #include "kernels/executor.h"
+#include "kernels/panel_data.h"
 
 namespace millrace {
 
@@ -13,9 +14,9 @@ namespace millrace {
 inline constexpr size_t kPanelsTogether = 2;
 
 struct PanelWork {
-  size_t num_panels = 0;
-  size_t panel_bytes = 0;
+  PanelData panels;
   size_t num_tokens = 0;
+  PanelData next;  // what is multiplied after it: threads that wait ask memory for it
 };
 
 // function(thread, panel_begin, panel_end), of even panel_begin, over pieces of all panels.
@@ -29,12 +30,17 @@ void for_panels(const Executor& executor, const PanelWork& work, const F& functi
   constexpr size_t kPieceBytesOfTiles = size_t{2} << 20;
   const size_t num_tiles = div_ceil(work.num_tokens, kTileTokens);
   const size_t piece_bytes = num_tiles == 1 ? kPieceBytes : kPieceBytesOfTiles / num_tiles;
-  const size_t piece_min = piece_bytes / (kPanelsTogether * work.panel_bytes);
+  const size_t piece_min = piece_bytes / (kPanelsTogether * work.panels.panel_bytes);
+  executor.pool.read_soon(
+      {.data = work.next.data,
+       .num_units = div_ceil(work.next.num_panels, kPanelsTogether),
+       .unit_bytes = kPanelsTogether * work.next.panel_bytes}
+  );
   executor.pool.parallel_pieces(
-      div_ceil(work.num_panels, kPanelsTogether),
+      div_ceil(work.panels.num_panels, kPanelsTogether),
       std::max<size_t>(piece_min, 1),
       [&](size_t thread, size_t begin, size_t end) {
-        const size_t panel_end = std::min(end * kPanelsTogether, work.num_panels);
+        const size_t panel_end = std::min(end * kPanelsTogether, work.panels.num_panels);
         function(thread, begin * kPanelsTogether, panel_end);
       }
   );

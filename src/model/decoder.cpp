@@ -1,6 +1,7 @@
 #include "model/decoder.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/check.h"
 #include "kernels/attention/paged_attention.h"
@@ -155,10 +156,30 @@ void Decoder::sum_over_ranks(Rows hidden) {
   parts_.group->all_reduce_sum({hidden.data, hidden.num_rows * hidden.num_columns});
 }
 
+const WeightMatrix& Decoder::matrix_after(const MatrixPlace& place) const {
+  const std::span<const LayerWeights> layers = parts_.weights.layers;
+  switch (place.kind) {
+    case MatrixKind::kQkv:
+      return layers[place.layer].attention_out;
+    case MatrixKind::kAttentionOut:
+      return layers[place.layer].gate_up;
+    case MatrixKind::kGateUp:
+      return layers[place.layer].down;
+    case MatrixKind::kDown: {
+      const bool is_last = place.layer + 1 == layers.size();
+      return is_last ? parts_.weights.output_head() : layers[place.layer + 1].qkv;
+    }
+    case MatrixKind::kHead:
+      break;
+  }
+  return layers[0].qkv;
+}
+
 void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {
   if (observer_ != nullptr) observer_->observe(place, args.x);
   args.num_terms = parts_.num_input_terms;
   args.scratch = parts_.workspace.linear_scratch.bytes();
+  args.next = matrix_after(place).panels();
   multiply(executor_, args);
 }
 

@@ -58,6 +58,8 @@ class Decoder {
   // How a part of a product goes into the residual stream, to be summed over all ranks.
   LinearEpilogue residual_epilogue() const;
   void sum_over_ranks(Rows hidden);
+  // Which matrix is multiplied after that one; after the head the next forward()'s first.
+  const WeightMatrix& matrix_after(const MatrixPlace& place) const;
   // A product with one of the model's matrices, in the workspace's scratch.
   void product(const MatrixPlace& place, MultiplyArgs args);
 

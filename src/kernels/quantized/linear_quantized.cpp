@@ -115,9 +115,9 @@ void linear_quantized(const Executor& executor, const LinearQuantizedArgs& args)
   const bool is_int8 = args.weights.format() == QuantizedFormat::kInt8;
   const PanelFunction function = (is_int8 ? kInt8Versions : kInt4Versions).find(executor.isa);
   const PanelWork work = {
-      .num_panels = args.weights.num_panels(),
-      .panel_bytes = args.weights.panel_bytes(),
+      .panels = args.weights.panels(),
       .num_tokens = args.x.num_rows,
+      .next = args.next,
   };
   const size_t num_input_bytes =
       bytes_of_inputs(args.num_terms, args.x.num_rows, args.x.num_columns);

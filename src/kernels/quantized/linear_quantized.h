@@ -36,6 +36,7 @@ struct LinearQuantizedArgs {
   LinearEpilogue epilogue = LinearEpilogue::kStore;
   size_t num_terms = 1;  // of 8 bits, that x is rounded to (encode_rows.h), but with AMX
   std::span<std::byte> scratch = {};  // linear_quantized_scratch_bytes(), aligned to 64 bytes
+  PanelData next = {};                // as LinearArgs
 };
 
 // Where x stands as the kernel reads it, and where each thread keeps sums. The same for every

@@ -31,6 +31,7 @@
 
 #include "base/result.h"
 #include "kernels/isa.h"
+#include "kernels/panel_data.h"
 #include "tensor/buffer.h"
 
 namespace millrace {
@@ -68,6 +69,7 @@ class QuantizedMatrix {
   size_t num_bytes() const { return buffer_.num_bytes(); }
   size_t panel_bytes() const;  // from one panel to the next
   const void* data() const { return buffer_.bytes().data(); }
+  PanelData panels() const { return {data(), num_panels(), panel_bytes()}; }
 
   // One panel as it lies in memory: what a file keeps of it.
   std::span<const std::byte> panel(size_t index) const;

@@ -54,6 +54,9 @@ size_t WeightMatrix::num_bytes() const {
   return std::visit([](const auto& matrix) { return matrix.num_bytes(); }, matrix_);
 }
 
+PanelData WeightMatrix::panels() const {
+  return std::visit([](const auto& matrix) { return matrix.panels(); }, matrix_);
+}
 size_t WeightMatrix::num_bytes_read() const {
   return packed() != nullptr ? packed()->num_bytes_read() : num_bytes();
 }
@@ -104,7 +107,8 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
          .epilogue = args.epilogue,
          .x_form = args.x_form,
          .out_form = args.out_form,
-         .scratch = args.scratch}
+         .scratch = args.scratch,
+         .next = args.next}
     );
     return;
   }
@@ -120,7 +124,8 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
        .out = args.out,
        .epilogue = args.epilogue,
        .num_terms = args.num_terms,
-       .scratch = args.scratch}
+       .scratch = args.scratch,
+       .next = args.next}
   );
 }
 

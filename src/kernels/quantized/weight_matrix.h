@@ -43,6 +43,7 @@ class WeightMatrix {
   size_t num_rows() const;
   size_t num_columns() const;
   size_t num_bytes() const;
+  PanelData panels() const;
   size_t num_bytes_read() const;  // by a product
 
   // False: PackedMatrix had no room for some weights.
@@ -81,6 +82,7 @@ struct MultiplyArgs {
   RowsForm out_form = RowsForm::kFloats;
   size_t num_terms = 1;               // as LinearQuantizedArgs
   std::span<std::byte> scratch = {};  // multiply_scratch_bytes(), aligned to 64 bytes
+  PanelData next = {};                // as LinearArgs
 };
 
 // linear() or linear_quantized().
