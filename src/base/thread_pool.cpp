@@ -24,11 +24,27 @@ constexpr int kSpins = 100;
 // one each. Short enough that a pool without work uses no time worth mentioning.
 constexpr std::chrono::microseconds kYielding{500};
 
-// Of its part of what is read soon a thread asks for so much: what it reads in 17 us of 15 GB/s,
-// and a part of any second-level cache.
+// Of its part of what is read soon a thread asks for so much: what it reads in 17 us at 15 GB/s,
+// and an eighth to a quarter of a server processor's second-level cache.
 constexpr size_t kAskedBytes = size_t{256} << 10;
 // Between two looks.
 constexpr size_t kAskedAtOnce = 4 * kCacheLineBytes;
+
+// Returns once `value` differs from `old`.
+void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old, Asking& asking) {
+  for (; !asking.is_done(); asking.ask_some()) {
+    if (value.load(std::memory_order_acquire) != old) return;
+  }
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    _mm_pause();
+  }
+  for (const Clock::time_point end = Clock::now() + kYielding; Clock::now() < end;) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    ::sched_yield();
+  }
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+}
 
 struct Part {
   size_t begin;
@@ -48,9 +64,7 @@ size_t piece_end(size_t begin, size_t end, size_t piece_min) {
 
 }  // namespace
 
-void ThreadPool::Asking::update(
-    const ReadSoon& read, uint32_t version, size_t thread, size_t num_threads
-) {
+void Asking::update(const ReadSoon& read, uint32_t version, size_t thread, size_t num_threads) {
   if (version == version_) return;
   version_ = version;
   const Part part = part_of(read.num_units, thread, num_threads);
@@ -58,26 +72,9 @@ void ThreadPool::Asking::update(
   end_ = next_ + std::min((part.end - part.begin) * read.unit_bytes, kAskedBytes);
 }
 
-void ThreadPool::Asking::ask_some() {
+void Asking::ask_some() {
   prefetch(next_, kAskedAtOnce);
   next_ += kAskedAtOnce;
-}
-
-void ThreadPool::wait_while_equal(
-    const std::atomic<uint32_t>& value, uint32_t old, Asking& asking
-) {
-  for (; !asking.is_done(); asking.ask_some()) {
-    if (value.load(std::memory_order_acquire) != old) return;
-  }
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    _mm_pause();
-  }
-  for (const Clock::time_point end = Clock::now() + kYielding; Clock::now() < end;) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    ::sched_yield();
-  }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
 ThreadPool::ThreadPool(size_t num_threads) : rests_(num_threads) {

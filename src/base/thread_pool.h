@@ -37,6 +37,21 @@ struct ReadSoon {
   size_t unit_bytes = 0;
 };
 
+// What a thread has not yet asked memory for, of the beginning of its part.
+class Asking {
+ public:
+  // At the begin of a phase. `version` is another one where `read` is; 0: none yet.
+  void update(const ReadSoon& read, uint32_t version, size_t thread, size_t num_threads);
+  bool is_done() const { return next_ >= end_; }
+  const char* next() const { return next_; }
+  void ask_some();
+
+ private:
+  uint32_t version_ = 0;
+  const char* next_ = nullptr;
+  const char* end_ = nullptr;
+};
+
 class ThreadPool {
  public:
   // `num_threads` counts the calling thread, which takes part: 1 starts no thread at all.
@@ -70,22 +85,6 @@ class ThreadPool {
     size_t end;
   };
 
-  // What a thread has not yet asked for of its part.
-  class Asking {
-   public:
-    // At the begin of a phase. `version` is another one where `read` is.
-    void update(const ReadSoon& read, uint32_t version, size_t thread, size_t num_threads);
-    bool is_done() const { return next_ >= end_; }
-    void ask_some();
-
-   private:
-    uint32_t version_ = 0;
-    const char* next_ = nullptr;
-    const char* end_ = nullptr;
-  };
-
-  // Returns once `value` differs from `old`.
-  static void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old, Asking& asking);
   void work(size_t index);
   void take_pieces(size_t thread, size_t piece_min, PieceFunction function);
 

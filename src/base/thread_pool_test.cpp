@@ -53,6 +53,32 @@ TEST(ThreadPool, TakesThePiecesOfThreadsThatAreLate) {
   EXPECT_EQ(num_done, 64);
 }
 
+TEST(Asking, BeginsWithTheThreadsPartAndEndsWithIt) {
+  const std::vector<char> memory(7000);
+  Asking asking;
+  EXPECT_TRUE(asking.is_done());
+  // Units 2 and 3 of seven.
+  const ReadSoon read = {.data = memory.data(), .num_units = 7, .unit_bytes = 1000};
+  asking.update(read, 1, 1, 3);
+  EXPECT_EQ(asking.next(), memory.data() + 2000);
+  size_t num_asked = 0;
+  for (; !asking.is_done(); ++num_asked) asking.ask_some();
+  EXPECT_EQ(num_asked, 8);  // of 256 bytes each
+  asking.update(read, 1, 1, 3);
+  EXPECT_TRUE(asking.is_done()) << "asked twice for the same";
+  asking.update(read, 2, 0, 3);
+  EXPECT_EQ(asking.next(), memory.data());
+}
+
+TEST(Asking, EndsAfter256KiB) {
+  const std::vector<char> memory(size_t{2} << 20);
+  Asking asking;
+  asking.update({.data = memory.data(), .num_units = 2, .unit_bytes = size_t{1} << 20}, 1, 0, 2);
+  size_t num_asked = 0;
+  for (; !asking.is_done(); ++num_asked) asking.ask_some();
+  EXPECT_EQ(num_asked, 1024);
+}
+
 TEST(ThreadPool, WhatIsReadSoonMayBeAnythingAndChangesNothing) {
   const std::vector<char> memory(size_t{3} << 20);
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address where nothing is
