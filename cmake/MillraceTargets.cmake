@@ -13,7 +13,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND MILLRACE_AVX512_FLAGS -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
 set(MILLRACE_AVX512_DOT_FLAGS ${MILLRACE_AVX512_FLAGS} -mavx512bf16 -mavx512vnni)
-set(MILLRACE_AMX_FLAGS ${MILLRACE_AVX512_DOT_FLAGS} -mavx512fp16)
+set(MILLRACE_AMX_FLAGS ${MILLRACE_AVX512_DOT_FLAGS} -mavx512fp16 -mavx512vbmi)
 
 if(MILLRACE_FUZZ)
   add_custom_target(fuzzers)

@@ -10,7 +10,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/step_budget.h"
-#include "kernels/linear.h"
+#include "kernels/isa.h"
 #include "progress_bar.h"
 #include "speculation_flag.h"
 
@@ -81,9 +81,12 @@ Result<void> share_between_ranks(const ModelFlags& flags, LocalModelOptions& opt
 }
 
 // As far as the flags tell: a checkpoint may be quantized, or in another type.
-bool multiplies_tiles(const ModelFlags& flags) {
-  const bool is_bfloat16 = flags.dtype == "auto" || flags.dtype == "bfloat16";
-  return flags.quantization == "none" && is_bfloat16 && takes_tiles(best_isa(), DType::kBFloat16);
+WeightFormat weights_of(const ModelFlags& flags) {
+  const auto dtype = dtype_of_flag("--dtype", flags.dtype);
+  return {
+      .dtype = dtype ? dtype->value_or(DType::kBFloat16) : DType::kBFloat16,
+      .quantization = quantization_from_name(flags.quantization),
+  };
 }
 
 // What a step computes, of all sequences and of one prompt.
@@ -91,7 +94,9 @@ Result<void> set_step_budget(const ModelFlags& flags, size_t num_threads, Engine
   config.max_num_batched_tokens =
       flags.device == "cuda"
           ? default_device_step_tokens(config.max_num_seqs)
-          : default_step_tokens(num_threads, config.max_num_seqs, multiplies_tiles(flags));
+          : default_step_tokens(
+                num_threads, config.max_num_seqs, gains_by_long_steps(best_isa(), weights_of(flags))
+            );
   if (flags.max_num_batched_tokens) {
     const Result<int32_t> tokens =
         to_int32("--max-num-batched-tokens", *flags.max_num_batched_tokens);

@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "engine/step_budget.h"
 #include "failure.h"
-#include "kernels/linear.h"
+#include "kernels/isa.h"
 #include "model/config.h"
 #include "model/memory_plan.h"
 #include "model_flags.h"
@@ -47,11 +47,11 @@ Result<MemoryPlanOptions> options_of(
   options.max_num_seqs = flags.max_num_seqs;
   options.max_model_len = flags.max_model_len.value_or(0);
   options.num_threads = static_cast<int64_t>(num_available_cpus());
-  const bool multiplies_tiles =
-      !options.quantization && takes_tiles(best_isa(), options.weight_dtype);
-  options.max_num_batched_tokens = flags.max_num_batched_tokens.value_or(
-      default_step_tokens(num_available_cpus(), flags.max_num_seqs, multiplies_tiles)
-  );
+  options.max_num_batched_tokens = flags.max_num_batched_tokens.value_or(default_step_tokens(
+      num_available_cpus(),
+      flags.max_num_seqs,
+      gains_by_long_steps(best_isa(), {options.weight_dtype, options.quantization})
+  ));
   options.available_bytes = flags.memory.value_or(available_memory());
   return options;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/linear.h"
+
 namespace millrace {
 
 namespace {
@@ -18,10 +20,18 @@ int32_t with_room(int64_t num_tokens, int64_t max_num_seqs) {
 
 }  // namespace
 
-int32_t default_step_tokens(size_t num_threads, int64_t max_num_seqs, bool multiplies_tiles) {
+int32_t default_step_tokens(size_t num_threads, int64_t max_num_seqs, bool gains_by_long_steps) {
   const auto threads = static_cast<int64_t>(std::min<size_t>(num_threads, kTokensMax));
-  const int64_t least = multiplies_tiles ? 256 : 128;
+  const int64_t least = gains_by_long_steps ? 256 : 128;
   return with_room(std::clamp<int64_t>(16 * threads, least, kTokensMax), max_num_seqs);
+}
+
+bool gains_by_long_steps(Isa isa, const WeightFormat& weights) {
+  if (weights.quantization) {
+    return weights.quantization->format == QuantizedFormat::kInt4 &&
+           reference_of(isa) == Isa::kAmxReference;
+  }
+  return takes_tiles(isa, weights.dtype);
 }
 
 int32_t default_device_step_tokens(int64_t max_num_seqs) {

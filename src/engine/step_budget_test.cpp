@@ -19,6 +19,15 @@ TEST(StepBudget, IsLargerWhereTilesAreMultiplied) {
   EXPECT_EQ(default_step_tokens(32, 64, true), 512);
 }
 
+TEST(StepBudget, IsLargerWithAmxButForEightBits) {
+  EXPECT_TRUE(gains_by_long_steps(Isa::kAmx, {DType::kBFloat16}));
+  EXPECT_TRUE(gains_by_long_steps(Isa::kAmx, {DType::kBFloat16, QuantizedFormat::kInt4}));
+  EXPECT_FALSE(gains_by_long_steps(Isa::kAmx, {DType::kBFloat16, QuantizedFormat::kInt8}));
+  EXPECT_FALSE(gains_by_long_steps(Isa::kAmx, {DType::kFloat32}));
+  EXPECT_FALSE(gains_by_long_steps(Isa::kAvx512Dot, {DType::kBFloat16}));
+  EXPECT_FALSE(gains_by_long_steps(Isa::kAvx512Dot, {DType::kBFloat16, QuantizedFormat::kInt4}));
+}
+
 TEST(StepBudget, LeavesRoomForPromptsBesideThoseWhoAreAnswered) {
   EXPECT_EQ(default_step_tokens(2, 256, false), 320);
   EXPECT_EQ(

@@ -1,13 +1,16 @@
 // What the products of FewTiles and ManyTiles share: the tokens that all weights pass by at once,
 // and their sums. See lanes.h for the rules of this file. `Weights` says how a panel becomes tiles:
 //
-//   kBlockInputs       inputs that are unpacked at once: a divisor of 32
+//   Products           what tiles are multiplied as, one of the two below
+//   kBlockInputs       inputs that are unpacked at once: a divisor of Products::kStepInputs
 //   kPanelsAtOnce      panels that are read side by side where tokens are few: 1, 2 or 4
-//   unpack(task, panel, index, num_panels, out)   block `index` of a panel as pairs of inputs,
-//                      [kBlockInputs / 2][16][2]; zeros past the last input. Also asks for a block
-//                      further on, hint_at() of so many panels: to the second-level cache, as hints
-//                      to the first take the few places for its own misses
-//   finish_sums(task, place, sums)    what a tile's sums lack after all its products
+//   unpack(task, panel, index, num_panels, out)   block `index` of a panel as 32 bits of each of 16
+//                      rows in turn, [kBlockInputs / n][16][n]; zeros past the last input. Also
+//                      asks for a block further on, hint_at() of so many panels: to the
+//                      second-level cache, as hints to the first take the few places for its own
+//                      misses
+//   finish_sums(task, place, sums)    what a tile's sums lack after all its products, to floats in
+//                      the same place
 #pragma once
 
 #include <cstddef>
@@ -22,14 +25,35 @@
 namespace millrace {
 namespace {
 
-// What one instruction multiplies.
-constexpr size_t kStepInputs = 32;
-static_assert(kInputTileRows == kTileRows && kInputTileColumns == kStepInputs);
+// Tiles of bfloat16, summed in float32.
+struct BFloat16Products {
+  using Element = BFloat16;
+  static constexpr size_t kStepInputs = kTileRowBytes / sizeof(Element);  // of one instruction
 
-using Tile = BFloat16[kTileBytes / sizeof(BFloat16)];
+  template <int kSums, int kLeft, int kRight>
+  [[gnu::always_inline]] static void add() {
+    add_pair_products<kSums, kLeft, kRight>();
+  }
+};
+static_assert(kInputTileRows == kTileRows && kInputTileColumns == BFloat16Products::kStepInputs);
 
-inline size_t num_steps_of(const LinearTask& task) {
-  return (task.num_inputs + kStepInputs - 1) / kStepInputs;
+// Tiles of int8, summed in int32.
+struct ByteProducts {
+  using Element = int8_t;
+  static constexpr size_t kStepInputs = kTileRowBytes / sizeof(Element);
+
+  template <int kSums, int kLeft, int kRight>
+  [[gnu::always_inline]] static void add() {
+    add_byte_products<kSums, kLeft, kRight>();
+  }
+};
+
+template <class Products>
+using Tile = typename Products::Element[kTileBytes / sizeof(typename Products::Element)];
+
+template <class Products>
+size_t num_steps_of(const LinearTask& task) {
+  return (task.num_inputs + Products::kStepInputs - 1) / Products::kStepInputs;
 }
 
 // Where a hint of `num_bytes` ahead of `data`, which lies `offset` bytes behind its panel's begin,
@@ -64,16 +88,20 @@ inline void finish_gated_tile(const LinearTask& task, const TilePlace& place, co
 template <class Weights>
 class BlockTokens {
  public:
+  using Products = typename Weights::Products;
+  using Element = typename Products::Element;
+
   BlockTokens(const LinearTask& task, size_t token_begin, size_t num_tokens)
       : task_(task), token_begin_(token_begin), num_tokens_(num_tokens) {}
 
   size_t num_tokens() const { return num_tokens_; }
 
   // `token`: a tile's first.
-  const BFloat16* inputs_at(size_t token, size_t step) const {
-    const size_t tile = (token_begin_ + token) / kTileRows * num_steps_of(task_) + step;
-    return static_cast<const BFloat16*>(task_.x) + tile * task_.x_stride;
+  const Element* inputs_at(size_t token, size_t step) const {
+    const size_t tile = (token_begin_ + token) / kTileRows * num_steps() + step;
+    return static_cast<const Element*>(task_.x) + tile * task_.x_stride;
   }
+  size_t num_steps() const { return num_steps_of<Products>(task_); }
   size_t num_tokens_at(size_t token) const {
     const size_t rest = num_tokens_ - token;
     return rest < kTileRows ? rest : kTileRows;

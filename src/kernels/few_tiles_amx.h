@@ -19,6 +19,8 @@ constexpr int kWeightTile = 6;
 // is unpacked, so that reading goes on.
 template <class Weights, size_t kTiles, size_t kPanels>
 class FewTiles {
+  using Products = typename Weights::Products;
+
  public:
   FewTiles(const LinearTask& task, const BlockTokens<Weights>& tokens)
       : task_(task), tokens_(tokens) {}
@@ -45,7 +47,7 @@ class FewTiles {
   // unpacked already, and so is in the end that of the panels after them.
   template <size_t kFirst>
   void multiply_panels(size_t panel, size_t panel_end) {
-    const size_t num_steps = num_steps_of(task_);
+    const size_t num_steps = tokens_.num_steps();
     const size_t next = panel + kAtOnce;
     for (size_t step = 0; step + 1 < num_steps; ++step) {
       unpack(panel, step + 1);
@@ -57,12 +59,12 @@ class FewTiles {
   }
   // The panels side by side, as the processor goes on fetching ahead where a few streams go on.
   void unpack(size_t panel_begin, size_t step) {
-    constexpr size_t kStepBlocks = kStepInputs / Weights::kBlockInputs;
+    constexpr size_t kStepBlocks = Products::kStepInputs / Weights::kBlockInputs;
     const size_t slot = num_unpacked_++ % kSlots;
     for (size_t i = 0; i < kStepBlocks; ++i) {
 #pragma GCC unroll 4
       for (size_t panel = 0; panel < kAtOnce; ++panel) {
-        BFloat16* out = weights_[panel][slot] + i * Weights::kBlockInputs * kLanes;
+        auto* out = weights_[panel][slot] + i * Weights::kBlockInputs * kLanes;
         Weights::unpack(task_, panel_begin + panel, step * kStepBlocks + i, kAtOnce, out);
       }
     }
@@ -79,8 +81,10 @@ class FewTiles {
   [[gnu::always_inline]] void add_products(size_t slot) {
     load_tile<kWeightTile>(weights_[kPanel][slot], kTileRowBytes);
     constexpr int kSum = static_cast<int>((kFirst + kPanel) * kTiles);
-    add_pair_products<kSum, kInputTile, kWeightTile>();
-    if constexpr (kTiles == 2) add_pair_products<kSum + 1, kInputTile + 1, kWeightTile>();
+    Products::template add<kSum, kInputTile, kWeightTile>();
+    if constexpr (kTiles == 2) {
+      Products::template add<kSum + 1, kInputTile + 1, kWeightTile>();
+    }
     if constexpr (kPanel + 1 < kAtOnce) add_products<kFirst, kPanel + 1>(slot);
   }
   // Of the tile with that token: [kPanels][tokens][16].
@@ -97,7 +101,7 @@ class FewTiles {
   const BlockTokens<Weights>& tokens_;
   size_t num_unpacked_ = 0;
   size_t num_multiplied_ = 0;
-  alignas(64) Tile weights_[kAtOnce][kSlots];
+  alignas(64) Tile<Products> weights_[kAtOnce][kSlots];
   alignas(64) float sums_[kTiles * kPanels * kTileRows * kLanes];
 };
 

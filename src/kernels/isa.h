@@ -1,6 +1,6 @@
 // Which instructions an operator may use. Chosen once by whoever makes the model and passed down.
 // Every choice gives the same bits, so it is a matter of speed and of testing alone, but for one:
-// AMX adds up the products of bfloat16 and int8 matrices in its own order (docs/decisions/0020).
+// AMX multiplies bfloat16, int8 and int4 matrices in its own way (docs/decisions/0020).
 #pragma once
 
 #include <span>

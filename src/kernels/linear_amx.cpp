@@ -16,14 +16,17 @@ struct InputInTile {
   const LinearTask& task;
 
   float operator()(size_t token, size_t column) const {
-    const size_t tile = token / kTileRows * num_steps_of(task) + column / kStepInputs;
-    const size_t place = token % kTileRows * kStepInputs + column % kStepInputs;
+    constexpr size_t kColumns = kInputTileColumns;
+    const size_t num_tiles = num_steps_of<BFloat16Products>(task);
+    const size_t tile = token / kTileRows * num_tiles + column / kColumns;
+    const size_t place = token % kTileRows * kColumns + column % kColumns;
     return widened(static_cast<const BFloat16*>(task.x)[tile * task.x_stride + place]);
   }
 };
 
 // Weights in 12 bits (packed_bfloat16.h).
 struct PackedWeights {
+  using Products = BFloat16Products;
   static constexpr size_t kBlockInputs = kPackedBlockColumns;
   static constexpr size_t kPanelsAtOnce = 4;
 

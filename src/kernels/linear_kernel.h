@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/packed_bfloat16_layout.h"
 #include "tensor/dtype.h"
@@ -31,12 +32,19 @@ constexpr size_t amx_scratch_bytes(size_t num_tokens) {
   return kAmxGroupPanels / 2 * amx_pair_sums(num_block_tokens) * sizeof(float);
 }
 
+// Of a row of bytes: input ~ byte * scale, and the sum of all bytes.
+struct ByteRow {
+  float scale;
+  int32_t sum;
+};
+
 struct LinearTask {
   // [num_tokens, num_inputs] in the kernel's input type, rows x_stride elements apart. Inputs of a
   // bfloat16 matrix are rounded to bfloat16, in rows that end with zeros up to an even number; for
   // linear_amx() they are tiles (bfloat16_rows.h), x_stride elements each.
   const void* x;
   size_t x_stride;
+  const ByteRow* x_rows;  // [num_tokens] of inputs in tiles of bytes; else null
   size_t num_tokens;
   size_t num_inputs;
   const void* weights;  // [num_panels][panel_size], see packed_matrix.h

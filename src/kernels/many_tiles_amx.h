@@ -43,6 +43,9 @@ constexpr size_t part_of(size_t count, size_t most) {
 // in before the next. Registers: 0 .. 3 are the sums, 4 and 5 inputs, 6 and 7 weights.
 template <class Weights>
 class ManyTiles {
+  using Products = typename Weights::Products;
+  using Element = typename Products::Element;
+
  public:
   // Panels whose sums fit the scratch.
   ManyTiles(
@@ -60,7 +63,7 @@ class ManyTiles {
 
   static size_t chunk_steps_for(const LinearTask& task, size_t num_tokens) {
     const size_t most = kChunkBytes / (kTileRowBytes * num_tokens);
-    return part_of(num_steps_of(task), most);
+    return part_of(num_steps_of<Products>(task), most);
   }
 
   void run() {
@@ -78,10 +81,11 @@ class ManyTiles {
     return part_of(chunk_steps, num_tokens <= kShortPassTokens ? kShortPassSteps : kPassSteps);
   }
 
+  size_t num_steps() const { return tokens_.num_steps(); }
   // The steps of first_step's chunk end here.
   size_t chunk_end(size_t first_step) const {
     const size_t end = (first_step / chunk_steps_ + 1) * chunk_steps_;
-    return end < num_steps_of(task_) ? end : num_steps_of(task_);
+    return end < num_steps() ? end : num_steps();
   }
   Pass pass_at(size_t panel, size_t first_step, size_t buffer) const {
     const size_t num_panels = panel_end_ - panel < 2 ? panel_end_ - panel : 2;
@@ -98,18 +102,20 @@ class ManyTiles {
     if (panel < panel_end_) {
       return pass_at(panel, pass.first_step / chunk_steps_ * chunk_steps_, buffer);
     }
-    if (end < num_steps_of(task_)) return pass_at(panel_begin_, end, buffer);
+    if (end < num_steps()) return pass_at(panel_begin_, end, buffer);
     return {.panel = panel_end_, .num_panels = 0, .first_step = 0, .num_steps = 0, .buffer = 0};
   }
 
-  static constexpr size_t kStepBlocks = kStepInputs / Weights::kBlockInputs;
+  static constexpr size_t kStepBlocks = Products::kStepInputs / Weights::kBlockInputs;
   static size_t num_blocks_of(const Pass& pass) { return pass.num_steps * kStepBlocks; }
 
-  Tile* weights_of(const Pass& pass, size_t panel) { return weights_[2 * pass.buffer + panel]; }
+  Tile<Products>* weights_of(const Pass& pass, size_t panel) {
+    return weights_[2 * pass.buffer + panel];
+  }
   // Block `index` of a pass, of each panel.
   void unpack(const Pass& pass, size_t index) {
     for (size_t panel = 0; panel < pass.num_panels; ++panel) {
-      BFloat16* out = weights_of(pass, panel)[0] + index * Weights::kBlockInputs * kLanes;
+      Element* out = weights_of(pass, panel)[0] + index * Weights::kBlockInputs * kLanes;
       const size_t block = pass.first_step * kStepBlocks + index;
       Weights::unpack(task_, pass.panel + panel, block, pass.num_panels, out);
     }
@@ -140,7 +146,7 @@ class ManyTiles {
   void multiply(const Pass& pass, const Pass& next) {
     const size_t num_tokens = tokens_.num_tokens();
     const size_t num_pairs = (num_tokens + 2 * kTileRows - 1) / (2 * kTileRows);
-    const bool is_last = pass.first_step + pass.num_steps == num_steps_of(task_);
+    const bool is_last = pass.first_step + pass.num_steps == num_steps();
     Ahead ahead(*this, next, num_pairs * pass.num_steps);
     for (size_t token = 0; token < num_tokens; token += 2 * kTileRows) {
       const bool is_pair = token + kTileRows < num_tokens;
@@ -159,7 +165,7 @@ class ManyTiles {
   // Of a tile of tokens [kPanels][tokens][16]; of one chunk for a pair of panels after the other in
   // the same place. Rows that the last tile has too many are overwritten by the next panel's.
   float* sums_of(const Pass& pass, size_t token, size_t panel) const {
-    const bool is_one_chunk = chunk_steps_ == num_steps_of(task_);
+    const bool is_one_chunk = chunk_steps_ == num_steps();
     const size_t pair = is_one_chunk ? 0 : (pass.panel - panel_begin_) / 2;
     float* sums = static_cast<float*>(task_.scratch) + pair * amx_pair_sums(tokens_.num_tokens());
     return sums + (token * pass.num_panels + panel * tokens_.num_tokens_at(token)) * kLanes;
@@ -168,10 +174,10 @@ class ManyTiles {
   // Adds a pass's products to the sums of kTiles tiles of tokens.
   template <size_t kPanels, size_t kTiles>
   void add_tiles(const Pass& pass, size_t token, Ahead& ahead) {
-    const Tile* weights[] = {weights_of(pass, 0), weights_of(pass, 1)};
-    const BFloat16* x = tokens_.inputs_at(token, pass.first_step);
+    const Tile<Products>* weights[] = {weights_of(pass, 0), weights_of(pass, 1)};
+    const Element* x = tokens_.inputs_at(token, pass.first_step);
     const size_t tile_size = task_.x_stride;
-    const BFloat16* x_below = x + num_steps_of(task_) * tile_size;
+    const Element* x_below = x + num_steps() * tile_size;
     if (pass.first_step == 0) {
       each_sum<kTiles, kPanels>([]<int kTile>(size_t, size_t) { clear_tile<kTile>(); });
     } else {
@@ -183,12 +189,12 @@ class ManyTiles {
       load_passing_tile<4>(x + step * tile_size, kTileRowBytes);
       if constexpr (kTiles == 2) load_passing_tile<5>(x_below + step * tile_size, kTileRowBytes);
       load_tile<6>(weights[0][step], kTileRowBytes);
-      add_pair_products<0, 4, 6>();
-      if constexpr (kTiles == 2) add_pair_products<1, 5, 6>();
+      Products::template add<0, 4, 6>();
+      if constexpr (kTiles == 2) Products::template add<1, 5, 6>();
       if constexpr (kPanels == 2) {
         load_tile<7>(weights[1][step], kTileRowBytes);
-        add_pair_products<kTiles, 4, 7>();
-        if constexpr (kTiles == 2) add_pair_products<3, 5, 7>();
+        Products::template add<kTiles, 4, 7>();
+        if constexpr (kTiles == 2) Products::template add<3, 5, 7>();
       }
       ahead.take_turn();
     }
@@ -204,7 +210,7 @@ class ManyTiles {
   const size_t chunk_steps_;
   const size_t pass_steps_;
   // Two passes of two panels, in the first cache.
-  alignas(64) Tile weights_[4][kPassSteps];
+  alignas(64) Tile<Products> weights_[4][kPassSteps];
 };
 
 }  // namespace

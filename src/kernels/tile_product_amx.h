@@ -1,5 +1,5 @@
-// The product of a packed matrix by the tiles of AMX, bfloat16 by bfloat16 (docs/decisions/0020),
-// whatever the matrix holds: block_tokens_amx.h says what `Weights` has to know of it. See lanes.h
+// The product of a packed matrix by the tiles of AMX (docs/decisions/0020), whatever the matrix
+// holds: block_tokens_amx.h says what `Weights` has to know of it. See lanes.h
 // for the rules of this file.
 #pragma once
 
@@ -62,7 +62,7 @@ void run_many_tiles(
 ) {
   using Product = ManyTiles<Weights>;
   const size_t num_chunk_steps = Product::chunk_steps_for(task, tokens.num_tokens());
-  const bool is_one_chunk = num_chunk_steps == num_steps_of(task);
+  const bool is_one_chunk = num_chunk_steps == tokens.num_steps();
   const size_t num_panels = is_one_chunk ? panel_end - panel_begin : kAmxGroupPanels;
   for (size_t panel = panel_begin; panel < panel_end; panel += num_panels) {
     const size_t rest = panel_end - panel;
@@ -74,8 +74,9 @@ void run_many_tiles(
 // scratch holds amx_scratch_bytes(num_tokens).
 template <class Weights>
 void multiply_by_tiles(const LinearTask& task, size_t panel_begin, size_t panel_end) {
-  const size_t num_block_tokens =
-      kBlocks.num_tokens_of(task.num_tokens, num_steps_of(task) * kTileRowBytes);
+  const size_t num_block_tokens = kBlocks.num_tokens_of(
+      task.num_tokens, num_steps_of<typename Weights::Products>(task) * kTileRowBytes
+  );
   for (size_t token = 0; token < task.num_tokens; token += num_block_tokens) {
     const size_t rest = task.num_tokens - token;
     const size_t num_tokens = rest < num_block_tokens ? rest : num_block_tokens;

@@ -18,7 +18,6 @@ struct Avx512DotsBase {
   using Inputs = __m512i;
   using Sums = __m512i;
   using Table = __m512i;
-  static constexpr size_t kBytesAhead = 0;
 
   [[gnu::always_inline]] static Table load_table() {
     const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(kInt4Codes));

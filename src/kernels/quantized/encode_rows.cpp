@@ -16,6 +16,8 @@ constexpr IsaVersions<void (*)(const EncodeTask&, size_t, size_t)> kEncode = {
 // Nobody reads tiles with AVX2.
 constexpr IsaVersions<void (*)(const RotatedTilesTask&, size_t, size_t)> kWriteTiles = {
     write_rotated_tiles_reference, write_rotated_tiles_reference, write_rotated_tiles_avx512};
+constexpr IsaVersions<void (*)(const ByteTilesTask&, size_t, size_t)> kEncodeToTiles = {
+    encode_to_tiles_reference, encode_to_tiles_reference, encode_to_tiles_avx512};
 constexpr IsaVersions<void (*)(float*, size_t)> kRotate = {
     rotate_reference, rotate_avx2, rotate_avx512};
 
@@ -34,6 +36,13 @@ template <class Function>
 void for_rows(const Executor& executor, size_t num_rows, const Function& function) {
   if (num_rows == 1) return function(0, 1);
   executor.pool.parallel_for(num_rows, function);
+}
+
+// Of ByteTiles, without `rows`.
+size_t bytes_of_tiles(size_t num_rows, size_t num_inputs) {
+  const size_t tile_rows = std::min(num_rows, kInputTileRows);
+  if (tile_rows == 0) return 0;
+  return round_up(num_rows, tile_rows) * round_up(num_inputs, kActivationGroup);
 }
 
 }  // namespace
@@ -91,6 +100,32 @@ RotatedTiles rotate_to_tiles(const Executor& executor, ConstRows x, std::span<st
   const auto function = kWriteTiles.find(executor.isa);
   for_rows(executor, x.num_rows, [&](size_t begin, size_t end) { function(task, begin, end); });
   return tiles;
+}
+
+size_t ByteTiles::num_bytes(size_t num_rows, size_t num_inputs) {
+  return bytes_of_tiles(num_rows, num_inputs) + num_rows * sizeof(ByteRow);
+}
+
+ByteTiles encode_to_tiles(const Executor& executor, ConstRows x, std::span<std::byte> scratch) {
+  CHECK(ByteTiles::num_bytes(x.num_rows, x.num_columns) <= scratch.size(), "room for all tiles");
+  const size_t tile_rows = std::min(x.num_rows, kInputTileRows);
+  const size_t num_tile_bytes = bytes_of_tiles(x.num_rows, x.num_columns);
+  auto* const rows = reinterpret_cast<ByteRow*>(scratch.data() + num_tile_bytes);
+  const ByteTilesTask task = {
+      .rows = rows_to_rotate(x),
+      .tiles = reinterpret_cast<unsigned char*>(scratch.data()),
+      .tile_rows = tile_rows,
+      .encoded = rows,
+  };
+  const auto function = kEncodeToTiles.find(executor.isa);
+  for_rows(executor, x.num_rows, [&](size_t begin, size_t end) { function(task, begin, end); });
+  return {
+      .data = scratch.data(),
+      .rows = rows,
+      .num_rows = x.num_rows,
+      .num_groups = task.rows.num_groups,
+      .tile_bytes = tile_rows * kActivationGroup,
+  };
 }
 
 void rotate(Isa isa, std::span<float> rows, size_t size) {

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "kernels/executor.h"
+#include "kernels/linear_kernel.h"  // ByteRow
 #include "kernels/rows.h"
 #include "tensor/dtype.h"
 
@@ -67,6 +68,23 @@ struct RotatedTiles {
 
 // Into `scratch`, as encode_rows(); of at least RotatedTiles::num_bytes().
 RotatedTiles rotate_to_tiles(const Executor& executor, ConstRows x, std::span<std::byte> scratch);
+
+// Rotated rows rounded to 8 bits with one scale for all of a row, as tiles of AMX: int8
+// [ceil(num_rows / 16)][num_groups][min(16, num_rows)][64], 0 past the last input. Rows that the
+// last tiles have too many are not written.
+struct ByteTiles {
+  std::byte* data = nullptr;
+  const ByteRow* rows = nullptr;  // [num_rows]
+  size_t num_rows = 0;
+  size_t num_groups = 0;
+  size_t tile_bytes = 0;
+
+  // Bytes of all tiles and of `rows` behind them.
+  static size_t num_bytes(size_t num_rows, size_t num_inputs);
+};
+
+// Into `scratch`, as encode_rows(); of at least ByteTiles::num_bytes().
+ByteTiles encode_to_tiles(const Executor& executor, ConstRows x, std::span<std::byte> scratch);
 
 // Rotates `rows` in place, as encode_rows() does: blocks of `size`, a power of two of 64 to 1024
 // that divides the length. For weights.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/linear_kernel.h"  // ByteRow
 #include "tensor/dtype.h"
 
 namespace millrace {
@@ -50,6 +51,16 @@ struct RotatedTilesTask {
 
 void write_rotated_tiles_reference(const RotatedTilesTask& task, size_t row_begin, size_t row_end);
 void write_rotated_tiles_avx512(const RotatedTilesTask& task, size_t row_begin, size_t row_end);
+
+struct ByteTilesTask {
+  RowsToRotate rows;
+  unsigned char* tiles;  // see ByteTiles
+  size_t tile_rows;      // of a whole one
+  ByteRow* encoded;
+};
+
+void encode_to_tiles_reference(const ByteTilesTask& task, size_t row_begin, size_t row_end);
+void encode_to_tiles_avx512(const ByteTilesTask& task, size_t row_begin, size_t row_end);
 
 // One block of `size` floats, in place.
 void rotate_reference(float* block, size_t size);

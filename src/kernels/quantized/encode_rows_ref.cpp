@@ -69,6 +69,13 @@ void load_rotated(const RowsToRotate& rows, size_t row, size_t begin, float* blo
   rotate_reference(block, rows.rotation);
 }
 
+// The larger of two magnitudes; what is no number is the largest.
+float larger_magnitude(float a, float b) {
+  return std::bit_cast<float>(
+      std::max(std::bit_cast<uint32_t>(std::fabs(a)), std::bit_cast<uint32_t>(std::fabs(b)))
+  );
+}
+
 }  // namespace
 
 void rotate_reference(float* block, size_t size) {
@@ -104,6 +111,31 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
         std::memcpy(starts + part * sizeof(int), start, task.num_terms * sizeof(int));
       }
     }
+  }
+}
+
+void encode_to_tiles_reference(const ByteTilesTask& task, size_t row_begin, size_t row_end) {
+  const RowsToRotate& rows = task.rows;
+  const size_t num_columns = rows.num_groups * kGroup;
+  for (size_t row = row_begin; row < row_end; ++row) {
+    const auto for_inputs = [&](const auto& function) {
+      for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
+        float block[kRotationMax];
+        load_rotated(rows, row, begin, block);
+        for (size_t i = 0; i < rows.rotation; ++i) function(begin + i, block[i]);
+      }
+    };
+    float peak = 0.0F;
+    for_inputs([&](size_t, float value) { peak = larger_magnitude(peak, value); });
+    int32_t sum = 0;
+    const float inverse = peak > 0.0F ? 127.0F / peak : 0.0F;
+    for_inputs([&](size_t input, float value) {
+      const size_t tile = row / 16 * rows.num_groups * 16 + input / kGroup * task.tile_rows;
+      const Rounded rounded = round_to_int8(value * inverse);
+      task.tiles[(tile + row % 16) * kGroup + input % kGroup] = rounded.byte;
+      sum += rounded.value;
+    });
+    task.encoded[row] = {.scale = peak * (1.0F / 127.0F), .sum = sum};
   }
 }
 

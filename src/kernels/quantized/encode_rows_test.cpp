@@ -188,6 +188,93 @@ TEST(EncodeRows, WritesTilesOfRotatedRowsWithTheMiddleOfEveryFourExchanged) {
   }
 }
 
+// What one row of ByteTiles holds: its values in order, its scale and their sum.
+struct ByteTilesRow {
+  std::vector<int8_t> values;
+  ByteRow row;
+
+  friend bool operator==(const ByteTilesRow& a, const ByteTilesRow& b) {
+    return a.values == b.values && std::memcmp(&a.row, &b.row, sizeof a.row) == 0;
+  }
+};
+
+std::vector<ByteTilesRow> encode_to_byte_tiles(const Executor& executor, ConstRows x) {
+  Buffer scratch = *Buffer::allocate(ByteTiles::num_bytes(x.num_rows, x.num_columns));
+  const ByteTiles tiles = encode_to_tiles(executor, x, scratch.bytes());
+  const size_t tile_rows = std::min<size_t>(x.num_rows, 16);
+  EXPECT_EQ(tiles.tile_bytes, tile_rows * 64);
+  EXPECT_EQ(tiles.num_groups, (x.num_columns + 63) / 64);
+  std::vector<ByteTilesRow> rows(x.num_rows);
+  for (size_t row = 0; row < x.num_rows; ++row) {
+    rows[row].row = tiles.rows[row];
+    for (size_t group = 0; group < tiles.num_groups; ++group) {
+      const size_t tile = row / 16 * tiles.num_groups + group;
+      const std::byte* values = tiles.data + (tile * tile_rows + row % 16) * 64;
+      for (size_t i = 0; i < 64; ++i) rows[row].values.push_back(std::bit_cast<int8_t>(values[i]));
+    }
+  }
+  return rows;
+}
+
+TEST(EncodeRows, RoundsWholeRowsToWithinHalfAStepOfTheirLargest) {
+  ThreadPool pool(1);
+  for (const size_t num_columns : {1, 300, 896, 9000}) {
+    std::vector<float> x = random_floats(3 * num_columns, 6);
+    const ConstRows rows = rows_of(x, num_columns);
+    const auto encoded = encode_to_byte_tiles({Isa::kAmxReference, pool}, rows);
+    for (size_t row = 0; row < 3; ++row) {
+      std::vector<float> rotated((num_columns + 63) / 64 * 64);
+      std::copy_n(rows.row(row), num_columns, rotated.begin());
+      rotate(Isa::kReference, rotated, rotation_size(num_columns));
+      const auto& [values, of_row] = encoded[row];
+      ASSERT_EQ(values.size(), rotated.size());
+      int peak = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        EXPECT_NEAR(
+            static_cast<float>(values[i]) * of_row.scale, rotated[i], of_row.scale * 0.501F
+        );
+        peak = std::max(peak, std::abs(int{values[i]}));
+      }
+      EXPECT_EQ(peak, 127);
+      EXPECT_EQ(of_row.sum, std::accumulate(values.begin(), values.end(), 0));
+    }
+  }
+}
+
+// Of each instruction set that writes tiles; rows that are kept whole between the two passes over
+// them, and longer ones.
+TEST(EncodeRows, WritesTheSameTilesOfBytesOnEveryInstructionSetAndThreadCount) {
+  ThreadPool one(1);
+  ThreadPool three(3);
+  for (const size_t num_columns : {1, 63, 70, 128, 896, 8192, 9000, 9216}) {
+    for (const size_t num_rows : {1, 7, 16, 37}) {
+      std::vector<float> wide = random_floats(num_rows * (num_columns + 5), 9);
+      for (size_t i = 0; i < wide.size(); i += 7) wide[i] *= 1e-3F;
+      if (num_rows == 7) std::fill_n(wide.begin(), num_columns + 5, 0.0F);
+      const ConstRows x = rows_of(wide, num_columns + 5).columns(2, num_columns);
+      const auto expected = encode_to_byte_tiles({Isa::kAmxReference, one}, x);
+      for (const Isa isa : supported_isas()) {
+        EXPECT_EQ(encode_to_byte_tiles({isa, one}, x), expected)
+            << name_of(isa) << ' ' << num_rows << " x " << num_columns;
+        EXPECT_EQ(encode_to_byte_tiles({isa, three}, x), expected) << name_of(isa);
+      }
+    }
+  }
+}
+
+TEST(EncodeRows, KeepsWhatIsNoNumberVisibleInTiles) {
+  ThreadPool pool(1);
+  for (const Isa isa : supported_isas()) {
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      std::vector<float> x(3 * 64, 1.0F);
+      x[3] = bad;  // and finite groups after it
+      const auto rows = encode_to_byte_tiles({isa, pool}, rows_of(x, x.size()));
+      EXPECT_FALSE(std::isfinite(rows[0].row.scale)) << name_of(isa);
+    }
+  }
+}
+
 TEST(EncodeRows, ReadsColumnsOfWiderRows) {
   ThreadPool pool(1);
   std::vector<float> wide = random_floats(4 * 100, 8);
@@ -222,6 +309,14 @@ TEST(EncodeRowsDeathTest, RefusesAScratchThatIsTooSmall) {
   Buffer scratch = *Buffer::allocate(EncodedRows::row_bytes(128, 1) - 1);
   EXPECT_DEATH(
       encode_rows({best_isa(), pool}, rows_of(x, 128), 1, scratch.bytes()), "the scratch holds"
+  );
+  EXPECT_DEATH(
+      encode_to_tiles(
+          {best_isa(), pool},
+          rows_of(x, 128),
+          scratch.bytes().first(ByteTiles::num_bytes(1, 128) - 1)
+      ),
+      "room for all tiles"
   );
 }
 

@@ -37,7 +37,8 @@ struct GroupScales {
 
 // Weights of multiply_by_tiles().
 struct CodeWeights {
-  static constexpr size_t kBlockInputs = kStepInputs;
+  using Products = BFloat16Products;
+  static constexpr size_t kBlockInputs = Products::kStepInputs;
   static constexpr size_t kPanelsAtOnce = 2;
 
   // Of each four inputs 0 and 2 are a pair, and 1 and 3.

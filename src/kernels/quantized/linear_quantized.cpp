@@ -32,7 +32,19 @@ constexpr IsaVersions<PanelFunction> kInt4Versions = {
     .avx512 = linear_quantized_avx512<Int4Weights>,
     .avx512_dot = linear_quantized_avx512_dot<Int4Weights>,
     .amx = linear_int4_amx,
+    .amx_reference = linear_int4_amx_reference,
 };
+
+// A scaled code and a half is at most 126.5, an input 127; twice their sum has to fit an int32.
+constexpr size_t kScaledInputsMax = size_t{1} << 16;
+
+// What multiplies by these weights.
+Executor executor_for(const Executor& executor, const QuantizedMatrix& weights) {
+  const bool is_too_wide =
+      weights.format() == QuantizedFormat::kInt4 && weights.num_columns() > kScaledInputsMax;
+  if (!is_too_wide || reference_of(executor.isa) == Isa::kReference) return executor;
+  return {executor.isa == Isa::kAmx ? Isa::kAvx512Dot : Isa::kReference, executor.pool};
+}
 
 void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
   const QuantizedMatrix& weights = args.weights;
@@ -63,10 +75,12 @@ void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
 }
 
 size_t bytes_of_inputs(size_t num_terms, size_t num_tokens, size_t num_inputs) {
-  return std::max(
-      num_tokens * EncodedRows::row_bytes(num_inputs, num_terms),
-      round_up<size_t>(RotatedTiles::num_bytes(num_tokens, num_inputs), 64)
+  const size_t num_bytes = std::max(
+      {num_tokens * EncodedRows::row_bytes(num_inputs, num_terms),
+       RotatedTiles::num_bytes(num_tokens, num_inputs),
+       ByteTiles::num_bytes(num_tokens, num_inputs)}
   );
+  return round_up<size_t>(num_bytes, 64);
 }
 
 // Without its thread's scratch. Puts x into the scratch as the kernel for `executor.isa` reads it.
@@ -88,6 +102,10 @@ QuantizedTask make_task(const Executor& executor, const LinearQuantizedArgs& arg
   };
   if (multiplies_bfloat16(executor.isa, args.weights.format())) {
     task.row_stride = rotate_to_tiles(executor, args.x, args.scratch).tile_bytes;
+  } else if (reference_of(executor.isa) == Isa::kAmxReference) {
+    const ByteTiles tiles = encode_to_tiles(executor, args.x, args.scratch);
+    task.row_stride = tiles.tile_bytes;
+    task.output.x_rows = tiles.rows;
   } else {
     task.row_stride = encode_rows(executor, args.x, args.num_terms, args.scratch).stride;
   }
@@ -107,9 +125,9 @@ size_t linear_quantized_scratch_bytes(
          num_threads * amx_scratch_bytes(num_tokens);
 }
 
-void linear_quantized(const Executor& executor, const LinearQuantizedArgs& args) {
-  const size_t num_threads = executor.pool.num_threads();
-  check_shapes(args, num_threads);
+void linear_quantized(const Executor& asked, const LinearQuantizedArgs& args) {
+  const Executor executor = executor_for(asked, args.weights);
+  check_shapes(args, executor.pool.num_threads());
   if (args.x.num_rows == 0) return;
   const QuantizedTask task = make_task(executor, args);
   const bool is_int8 = args.weights.format() == QuantizedFormat::kInt8;

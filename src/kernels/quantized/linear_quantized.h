@@ -4,7 +4,15 @@
 // of the group's products, converted, times the weights' scale of that group (rounded), and its
 // product with the activations' scale fused into the sum; then times the row's scale.
 //
-// With AMX and weights of 8 bits activations are rounded to bfloat16, which loses less than 8 bits
+// With AMX it is another sum (docs/decisions/0020), so that tiles need not be scaled group by
+// group.
+//
+// Weights of 4 bits are brought to steps that all groups of a row share (scaled_code() of
+// linear_quantized_kernel.h), and activations have one scale a token: the exact integer sum of all
+// products, converted, times the token's scale, times the row's. Rows of more inputs than int32
+// holds sums of are multiplied group by group.
+//
+// With weights of 8 bits activations are rounded to bfloat16, which loses less than 8 bits
 // do, and weights (cut_to_bfloat16() of linear_quantized_kernel.h) are multiplied as those of a
 // bfloat16 matrix are there: of 32 inputs the first two of every four in one chain of fused
 // multiply-adds from zero and the other two in another, then sum += the two; last, times the row's
@@ -23,7 +31,7 @@
 
 namespace millrace {
 
-// Whether such weights are multiplied by tiles of bfloat16.
+// Whether such weights are multiplied as bfloat16, by tiles.
 [[nodiscard]] bool multiplies_bfloat16(Isa isa, QuantizedFormat weights);
 
 struct LinearQuantizedArgs {

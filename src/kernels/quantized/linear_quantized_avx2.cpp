@@ -15,7 +15,6 @@ struct Avx2Dots {
   using Inputs = __m256i;
   using Sums = Pair;
   using Table = __m256i;
-  static constexpr size_t kBytesAhead = 0;
 
   [[gnu::always_inline]] static __m256i load(const unsigned char* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

@@ -1,11 +1,27 @@
-#include "kernels/quantized/dots_avx512_dot.h"
+#include <immintrin.h>
+
+#include "kernels/quantized/dots_avx512.h"
 #include "kernels/quantized/linear_quantized_lanes.h"
 
 namespace millrace {
+namespace {
+
+struct Dots : Avx512DotsBase {
+  [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
+    return _mm512_dpbusd_epi32(sums, weights, inputs);
+  }
+};
+
+// 32 registers: twice 2 x 6 sums, 2 panels of weights, an input, the codes and their mask.
+struct TileShape {
+  static constexpr size_t tokens_for(size_t num_panels) { return num_panels == 1 ? 8 : 6; }
+};
+
+}  // namespace
 
 template <class Weights>
 void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  linear_quantized_lanes<VnniDots, VnniTileShape, Weights>(task, panel_begin, panel_end);
+  linear_quantized_lanes<Dots, TileShape, Weights>(task, panel_begin, panel_end);
 }
 
 template void linear_quantized_avx512_dot<Int8Weights>(const QuantizedTask&, size_t, size_t);

@@ -26,14 +26,25 @@ constexpr uint16_t cut_to_bfloat16(uint16_t bits) {
 // distributed weights (the factor that leaves the least error).
 constexpr float kCutScale = 65536.0F * (1.0F + 1.0F / 440.0F);
 
+// A weight of int4 as tiles multiply it, so that all of a row have one scale: code * group scale in
+// steps of 256, of which it is in the middle: this many, -127 .. 126, and a half. `code` is without
+// the 128 that it has added.
+constexpr int scaled_code(int code, int group_scale) {
+  return (code * group_scale) >> 8;
+}
+constexpr float kHalfStep = 128.0F;
+
 struct QuantizedTask {
-  const unsigned char* rows;  // encoded activations, see EncodedRows; for linear_int8_amx() and
-  size_t row_stride;          // its definition tiles, see RotatedTiles, so many bytes each
+  // Encoded activations, see EncodedRows; with AMX tiles, so many bytes each: RotatedTiles for
+  // int8, ByteTiles for int4, whose rows are output.x_rows.
+  const unsigned char* rows;
+  size_t row_stride;
   size_t num_groups;
   size_t num_terms;             // of each group of the rows
   const unsigned char* panels;  // see QuantizedMatrix
   size_t panel_bytes;
-  LinearTask output;  // its num_tokens, bias, out, num_outputs, epilogue and, for tiles, scratch
+  // Its num_tokens, bias, out, num_outputs, epilogue and, for tiles, scratch and x_rows.
+  LinearTask output;
 };
 
 // How a panel keeps its weights.
@@ -66,7 +77,8 @@ template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 template <class Weights>
 void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
-// The same for int4, by tiles of bytes.
+// int4 by tiles of bytes, with AMX (docs/decisions/0020): its definition, and the kernel.
+void linear_int4_amx_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 void linear_int4_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 // int8 by tiles of bfloat16, in the order of AMX (docs/decisions/0020): its definition, and the
 // kernel.

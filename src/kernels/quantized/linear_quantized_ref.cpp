@@ -103,7 +103,28 @@ struct TileByTile {
   }
 };
 
-// Order: one of the two.
+// The same by tiles of bytes, of int4: all products of a row are summed as integers.
+struct RowAtOnce {
+  template <class Weights>
+  static float sum(const QuantizedTask& task, size_t token, const WeightRow<Weights>& weights) {
+    const size_t tile_rows = task.row_stride / kGroup;
+    int32_t sum = 0;
+    for (size_t group = 0; group < task.num_groups; ++group) {
+      const unsigned char* tile =
+          task.rows + (token / 16 * task.num_groups + group) * task.row_stride;
+      for (size_t input = 0; input < kGroup; ++input) {
+        const auto x = static_cast<int8_t>(tile[token % tile_rows * kGroup + input]);
+        const int code = weights.code(group, input) - 128;
+        sum += scaled_code(code, weights.group_scale(group)) * x;
+      }
+    }
+    const ByteRow& x = task.output.x_rows[token];
+    const float row_scale = weights.row_scale(task.num_groups) * kHalfStep;
+    return static_cast<float>(2 * sum + x.sum) * x.scale * row_scale;
+  }
+};
+
+// Order: one of the three.
 template <class Order, class Weights>
 float output(const QuantizedTask& task, size_t token, size_t row) {
   const unsigned char* panel = task.panels + row / kPanelRows * task.panel_bytes;
@@ -154,6 +175,9 @@ void linear_quantized_reference(const QuantizedTask& task, size_t panel_begin, s
 }
 void linear_int8_amx_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
   write_panels<TileByTile, Int8Weights>(task, panel_begin, panel_end);
+}
+void linear_int4_amx_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
+  write_panels<RowAtOnce, Int4Weights>(task, panel_begin, panel_end);
 }
 
 template void linear_quantized_reference<Int8Weights>(const QuantizedTask&, size_t, size_t);

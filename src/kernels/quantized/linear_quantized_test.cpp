@@ -7,6 +7,7 @@
 
 #include "base/math.h"
 #include "kernels/quantized/encode_rows.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/quantized_test_data.h"
 
 namespace millrace {
@@ -207,12 +208,15 @@ TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsWithTwoTerms) {
   }
 }
 
-// Weights and inputs lose 0.0017 each; without the factor that makes good what cutting takes away
-// from weights, the mean of many outputs would be 0.0023 too small.
-TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsByTiles) {
+// How far outputs by tiles are from the product of unrounded inputs, and their part of it.
+struct Closeness {
+  double relative_error;
+  double part;
+};
+
+Closeness closeness_by_tiles(QuantizedFormat format) {
   ThreadPool pool(1);
-  const Problem problem =
-      make_problem({9, 192, 370}, QuantizedFormat::kInt8, LinearEpilogue::kStore, false);
+  const Problem problem = make_problem({9, 192, 370}, format, LinearEpilogue::kStore, false);
   const std::vector<float> out = solve({Isa::kAmxReference, pool}, problem);
   double error = 0.0;
   double product = 0.0;
@@ -224,8 +228,67 @@ TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsByTiles) {
     product += found * exact;
     square += exact * exact;
   }
-  EXPECT_LT(std::sqrt(error / square), 0.003);
-  EXPECT_NEAR(product / square, 1.0, 0.0005);
+  return {std::sqrt(error / square), product / square};
+}
+
+// Weights and inputs lose 0.0017 each; without the factor that makes good what cutting takes away
+// from weights, the mean of many outputs would be 0.0023 too small.
+TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsByTiles) {
+  const Closeness closeness = closeness_by_tiles(QuantizedFormat::kInt8);
+  EXPECT_LT(closeness.relative_error, 0.003);
+  EXPECT_NEAR(closeness.part, 1.0, 0.0005);
+}
+
+// Weights of 4 bits lose 0.08 before: what is brought to steps of a row, and inputs of 8 bits, lose
+// an eighth of that. A scale of 255 brings each code to the edge of a step, whose middle is nearer
+// to zero: a third of these groups, a fourteenth of those of 896 inputs.
+TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsByTilesOfBytes) {
+  const Closeness closeness = closeness_by_tiles(QuantizedFormat::kInt4);
+  EXPECT_LT(closeness.relative_error, 0.011);
+  EXPECT_NEAR(closeness.part, 1.0, 0.002);
+}
+
+TEST(LinearQuantized, BringsCodesToStepsOfTheirRow) {
+  for (int code = -127; code <= 127; ++code) {
+    for (int scale = 1; scale <= 255; ++scale) {
+      const int steps = scaled_code(code, scale);
+      ASSERT_GE(steps, -127);
+      ASSERT_LE(steps, 126);
+      // The middle of the step that the product is in.
+      ASSERT_LE(std::abs(256 * steps + 128 - code * scale), 128) << code << ' ' << scale;
+    }
+  }
+}
+
+// int32 would not hold their sums.
+TEST(LinearQuantized, MultipliesVeryWideRowsGroupByGroup) {
+  ThreadPool pool(1);
+  const Problem problem =
+      make_problem({2, 65537, 3}, QuantizedFormat::kInt4, LinearEpilogue::kStore, false);
+  const std::vector<float> expected = solve({Isa::kReference, pool}, problem);
+  for (const Isa isa : supported_isas()) {
+    EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(expected)) << name_of(isa);
+  }
+}
+
+// The largest sums that int32 is to hold.
+TEST(LinearQuantized, SumsTheLargestBytesOfTheWidestRows) {
+  ThreadPool pool(1);
+  constexpr size_t kNumInputs = 65536;
+  constexpr size_t kRotation = 1024;
+  std::vector<float> ones(kNumInputs, 0.0F);
+  for (size_t i = 0; i < kNumInputs; i += kRotation) ones[i] = 1.0F;  // rotated: all alike
+  const Problem problem = {
+      .shape = {1, kNumInputs, 1},
+      .epilogue = LinearEpilogue::kStore,
+      .weights = quantized(QuantizedFormat::kInt4, ones, kNumInputs),
+      .x = ones,
+      .bias = {},
+      .out = {0.0F},
+  };
+  for (const Isa isa : supported_isas()) {
+    EXPECT_NEAR(solve({isa, pool}, problem)[0], 64.0F, 0.5F) << name_of(isa);
+  }
 }
 
 TEST(LinearQuantized, IsExactWhereBytesAreLargest) {

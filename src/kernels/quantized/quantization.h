@@ -6,7 +6,7 @@
 //   int4   weights of 4 bits, inputs of 8 bits, which lose nothing beside them
 //
 // docs/decisions/0015 has the numbers. With AMX inputs of int8 and of w8a8 are bfloat16 and both
-// are the same (0020).
+// are the same; those of int4 have one scale a token (0020).
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,6 @@
 //   add(a, b)                         of sums
 //   as_floats(sums)                   the same bits
 //   load_scales(p)                    sixteen unsigned bytes as floats
-//   kBytesAhead                       how far ahead hints ask for weights, beside a tile's
-//                                     `ahead`; 0: not at all, where that is faster
 //
 // Sums over a group are exact, so their order is free; floats are added group by group, ascending.
 #pragma once
@@ -210,7 +208,6 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
 #pragma GCC unroll 4
     for (const unsigned char*& pointer : place.inputs.every_third) forget_origin(pointer);
     place.weights = panels + group_offset(Weights::kGroupBytes, group);
-    ask_for_group<Dots::kBytesAhead, Weights::kGroupBytes, kPanels>(place);
     const unsigned char* input_scales = row + num_parts * kGroupInputs + part * sizeof(float);
     typename Dots::Sums sums[kPanels][kTokens];
     const unsigned char* begin = input_scales + num_parts * sizeof(float);

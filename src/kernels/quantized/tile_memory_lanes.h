@@ -45,21 +45,6 @@ struct GroupPlace {
   TokenRows<kTokens> inputs;
 };
 
-// The weights of every panel kBytesAhead of a group's; nothing if that is 0.
-template <size_t kBytesAhead, size_t kGroupBytes, size_t kPanels, size_t kTokens>
-[[gnu::always_inline]] inline void ask_for_group(const GroupPlace<kTokens>& place) {
-  if constexpr (kBytesAhead > 0) {
-#pragma GCC unroll 8
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 16
-      for (size_t line = 0; line < kGroupBytes; line += 64) {
-        const unsigned char* weights = place.weights + panel * place.panel_bytes + line;
-        __builtin_prefetch(weights + kBytesAhead, 0, 2);
-      }
-    }
-  }
-}
-
 // Lines of weights that a tile asks memory for while it computes: a share of what a later tile is
 // the first to read. A few with each group, because all at once they take the places of the first
 // cache's own misses, which then wait for memory too.
