@@ -209,19 +209,25 @@ void encode_row_to_tiles(const ByteTilesTask& task, size_t row) {
   const size_t num_columns = rows.num_groups * 64;
   alignas(64) float kept[kKeptInputs];
   alignas(64) float passing[kRotationMax];
+  Lanes peaks = Lanes::zero();
   const auto rotated = [&](size_t begin) {
     float* block = begin < kKeptInputs ? kept + begin : passing;
     load_block<Lanes>(rows, row, begin, block);
-    rotate_lanes<Lanes, Ops>(block, rows.rotation);
+    rotate_far<Lanes>(block, rows.rotation);
+    for (size_t i = 0; i < rows.rotation; i += 64) {
+      Lanes parts[4];
+#pragma GCC unroll 4
+      for (size_t part = 0; part < 4; ++part) parts[part] = Lanes::load(block + i + part * kLanes);
+      rotate_sixty_four<Lanes, Ops>(parts);
+#pragma GCC unroll 4
+      for (size_t part = 0; part < 4; ++part) {
+        peaks = Ops::larger_magnitudes(peaks, parts[part]);
+        Lanes::store(block + i + part * kLanes, parts[part]);
+      }
+    }
     return block;
   };
-  Lanes peaks = Lanes::zero();
-  for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
-    const float* block = rotated(begin);
-    for (size_t i = 0; i < rows.rotation; i += kLanes) {
-      peaks = Ops::larger_magnitudes(peaks, Lanes::load(block + i));
-    }
-  }
+  for (size_t begin = 0; begin < num_columns; begin += rows.rotation) rotated(begin);
   const float peak = Ops::largest_magnitude(peaks);
   typename Ops::ByteSums sums;
   const Lanes inverse = Lanes::broadcast(peak > 0.0F ? 127.0F / peak : 0.0F);

@@ -118,6 +118,22 @@ void BM_RotateToTiles(benchmark::State& state) {
   state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
 }
 
+// The same.
+void BM_EncodeToTiles(benchmark::State& state) {
+  const auto num_inputs = static_cast<size_t>(state.range(0));
+  const auto num_tokens = static_cast<size_t>(state.range(1));
+  ThreadPool pool(1);
+  std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
+  Buffer scratch = *Buffer::allocate(ByteTiles::num_bytes(num_tokens, num_inputs));
+  for (auto _ : state) {
+    encode_to_tiles({best_isa(), pool}, rows_of(x, num_inputs), scratch.bytes());
+    benchmark::ClobberMemory();
+  }
+  const auto values =
+      static_cast<double>(num_tokens * num_inputs) * static_cast<double>(state.iterations());
+  state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
+}
+
 void add_linear(benchmark::internal::Benchmark* bench) {
   for (int64_t layer = 0; layer < static_cast<int64_t>(kLayers.size()); ++layer) {
     for (int64_t quantization = 0; quantization < std::ssize(kQuantizations); ++quantization) {
@@ -140,6 +156,7 @@ BENCHMARK(BM_EncodeRows)
     ->ArgsProduct({{896, 4864}, {1, 64}, {1, 2}})
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_RotateToTiles)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_EncodeToTiles)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace millrace
