@@ -51,16 +51,17 @@ bool may_use_tiles() {
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, kTileData) == 0;
 }
 
-// Bits 22 to 25 of EDX of leaf 7: products of bfloat16, AVX-512 FP16 (every processor with the
-// others has it), tiles, products of 8-bit integers.
+// Of leaf 7 bits 22 to 25 of EDX: products of bfloat16, AVX-512 FP16, tiles, products of 8-bit
+// integers; bit 1 of ECX: AVX-512 VBMI. Every processor with tiles has all of them.
 bool has_amx() {
   constexpr unsigned kBits = (1U << 22) | (1U << 23) | (1U << 24) | (1U << 25);
+  constexpr unsigned kVbmi = 1U << 1;
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
   return has_avx512_dot() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
-         (edx & kBits) == kBits && may_use_tiles();
+         (edx & kBits) == kBits && (ecx & kVbmi) != 0 && may_use_tiles();
 }
 
 size_t count_supported() {

@@ -14,7 +14,7 @@ enum class Isa {
   kAvx2,          // AVX2, FMA, F16C
   kAvx512,        // AVX-512 F, BW, DQ, VL
   kAvx512Dot,     // and its dot products: AVX-512 BF16 and VNNI
-  kAmx,           // and tiles: AMX-INT8 and AMX-BF16; AVX-512 FP16
+  kAmx,           // and tiles: AMX-INT8 and AMX-BF16; AVX-512 FP16 and VBMI
 };
 
 // The one that defines the bits of `isa`.
