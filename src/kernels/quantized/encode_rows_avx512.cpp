@@ -1,6 +1,7 @@
 #include "kernels/lanes_avx512.h"
 #include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/quantized/encode_rows_lanes.h"
+#include "kernels/quantized/row_tiles_lanes.h"
 
 namespace millrace {
 namespace {

@@ -4,14 +4,6 @@
 //                       a[i ^ h] - a[i]; h is 8, 4, 2 or 1
 //   absolute(a)
 //   store_low_bytes(p, a)  the lowest byte of each lane's bits
-//
-// and, for tiles of AMX:
-//
-//   swap_middle(a)             the second and the third of every four exchanged
-//   larger_magnitudes(a, b)    of each lane; what is no number is the largest
-//   largest_magnitude(a)
-//   store_rounded(p, parts, sums)   four Lanes to the nearest bytes, at most 127, which are added
-//                              to `sums`, of type ByteSums. REQUIRES: >= -127
 #pragma once
 
 #include "kernels/lanes.h"
@@ -172,79 +164,6 @@ void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
   } else {
     encode_terms<Lanes, Ops, 1>(task, row_begin, row_end);
   }
-}
-
-// One row, in its place of all tiles.
-template <class Lanes, class Ops>
-void write_row_of_tiles(const RotatedTilesTask& task, size_t row) {
-  constexpr size_t kTileColumns = 32;
-  const RowsToRotate& rows = task.rows;
-  const size_t num_columns = rows.num_groups * 64;
-  const size_t tile_size = task.tile_rows * kTileColumns;
-  BFloat16* out = task.tiles + row / 16 * 16 * num_columns + row % 16 * kTileColumns;
-  for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
-    alignas(64) float block[kRotationMax];
-    load_block<Lanes>(rows, row, begin, block);
-    rotate_far<Lanes>(block, rows.rotation);
-    for (size_t i = 0; i < rows.rotation; i += 64, out += 2 * tile_size) {
-      Lanes parts[4];
-#pragma GCC unroll 4
-      for (size_t part = 0; part < 4; ++part) parts[part] = Lanes::load(block + i + part * kLanes);
-      rotate_sixty_four<Lanes, Ops>(parts);
-      Lanes::store(out, Ops::swap_middle(parts[0]));
-      Lanes::store(out + kLanes, Ops::swap_middle(parts[1]));
-      Lanes::store(out + tile_size, Ops::swap_middle(parts[2]));
-      Lanes::store(out + tile_size + kLanes, Ops::swap_middle(parts[3]));
-    }
-  }
-}
-
-// Rotated inputs that are kept between the two passes over a row; further ones are made twice.
-constexpr size_t kKeptInputs = 8 * kRotationMax;
-
-// One row, in its place of all tiles of bytes, and its scale.
-template <class Lanes, class Ops>
-void encode_row_to_tiles(const ByteTilesTask& task, size_t row) {
-  const RowsToRotate& rows = task.rows;
-  const size_t num_columns = rows.num_groups * 64;
-  alignas(64) float kept[kKeptInputs];
-  alignas(64) float passing[kRotationMax];
-  Lanes peaks = Lanes::zero();
-  const auto rotated = [&](size_t begin) {
-    float* block = begin < kKeptInputs ? kept + begin : passing;
-    load_block<Lanes>(rows, row, begin, block);
-    rotate_far<Lanes>(block, rows.rotation);
-    for (size_t i = 0; i < rows.rotation; i += 64) {
-      Lanes parts[4];
-#pragma GCC unroll 4
-      for (size_t part = 0; part < 4; ++part) parts[part] = Lanes::load(block + i + part * kLanes);
-      rotate_sixty_four<Lanes, Ops>(parts);
-#pragma GCC unroll 4
-      for (size_t part = 0; part < 4; ++part) {
-        peaks = Ops::larger_magnitudes(peaks, parts[part]);
-        Lanes::store(block + i + part * kLanes, parts[part]);
-      }
-    }
-    return block;
-  };
-  for (size_t begin = 0; begin < num_columns; begin += rows.rotation) rotated(begin);
-  const float peak = Ops::largest_magnitude(peaks);
-  typename Ops::ByteSums sums;
-  const Lanes inverse = Lanes::broadcast(peak > 0.0F ? 127.0F / peak : 0.0F);
-  unsigned char* out = task.tiles + row / 16 * 16 * num_columns + row % 16 * 64;
-  for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
-    const float* block = begin < kKeptInputs ? kept + begin : rotated(begin);
-    for (size_t i = 0; i < rows.rotation; i += 64, out += task.tile_rows * 64) {
-      Lanes parts[4];
-#pragma GCC unroll 4
-      for (size_t part = 0; part < 4; ++part) {
-        const Lanes steps = Lanes::mul(Lanes::load(block + i + part * kLanes), inverse);
-        parts[part] = Lanes::max(steps, Lanes::broadcast(-127.0F));
-      }
-      Ops::store_rounded(out, parts, sums);
-    }
-  }
-  task.encoded[row] = {.scale = peak * (1.0F / 127.0F), .sum = sums.total()};
 }
 
 }  // namespace
