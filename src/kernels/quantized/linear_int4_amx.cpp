@@ -1,12 +1,11 @@
 #include <immintrin.h>
 
 #include "kernels/quantized/linear_quantized_kernel.h"
-#include "kernels/tile_product_amx.h"
+#include "kernels/quantized/quantized_tiles_amx.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kGroupInputs = 64;
 constexpr size_t kGroupBytes = Int4Weights::kGroupBytes;
 
 // How far ahead hints ask for weights: 2 to 6 KiB are as fast, 1 KiB and none a tenth slower.
@@ -71,41 +70,19 @@ struct ScaledCodeWeights {
 
   // The sums are integers before.
   static void finish_sums(const LinearTask& task, const TilePlace& place, float* sums) {
-    const size_t offset = row_scales_offset(kGroupBytes, task.num_inputs / kGroupInputs);
-    for (size_t panel = 0; panel < place.num_panels; ++panel) {
-      const unsigned char* scales = panel_at(task, place.panel_begin + panel) + offset;
-      const Avx512Lanes row_scales = Avx512Lanes::mul(
-          Avx512Lanes::load(reinterpret_cast<const float*>(scales)),
-          Avx512Lanes::broadcast(kHalfStep)
-      );
-      for (size_t token = 0; token < place.num_tokens; ++token, sums += kLanes) {
-        const ByteRow& x = task.x_rows[place.token_begin + token];
-        const __m512i steps = _mm512_loadu_si512(sums);
-        const __m512i halves =
-            _mm512_add_epi32(_mm512_slli_epi32(steps, 1), _mm512_set1_epi32(x.sum));
-        const Avx512Lanes sum = {_mm512_cvtepi32_ps(halves)};
-        const Avx512Lanes x_scale = Avx512Lanes::broadcast(x.scale);
-        Avx512Lanes::store(sums, Avx512Lanes::mul(Avx512Lanes::mul(sum, x_scale), row_scales));
-      }
-    }
-  }
-
- private:
-  static const unsigned char* panel_at(const LinearTask& task, size_t panel) {
-    return static_cast<const unsigned char*>(task.weights) + panel * task.panel_size;
+    scale_rows<kGroupBytes>(task, place, sums, kHalfStep, [&](size_t token, const float* steps) {
+      const ByteRow& x = task.x_rows[token];
+      const __m512i doubled = _mm512_slli_epi32(_mm512_loadu_si512(steps), 1);
+      const __m512i halves = _mm512_add_epi32(doubled, _mm512_set1_epi32(x.sum));
+      return Avx512Lanes::mul({_mm512_cvtepi32_ps(halves)}, Avx512Lanes::broadcast(x.scale));
+    });
   }
 };
 
 }  // namespace
 
 void linear_int4_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  LinearTask product = task.output;
-  product.x = task.rows;
-  product.x_stride = task.row_stride;
-  product.num_inputs = task.num_groups * kGroupInputs;
-  product.weights = task.panels;
-  product.panel_size = task.panel_bytes;
-  multiply_by_tiles<ScaledCodeWeights>(product, panel_begin, panel_end);
+  multiply_quantized<ScaledCodeWeights>(task, panel_begin, panel_end);
 }
 
 }  // namespace millrace

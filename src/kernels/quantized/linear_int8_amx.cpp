@@ -1,12 +1,11 @@
 #include <immintrin.h>
 
 #include "kernels/quantized/linear_quantized_kernel.h"
-#include "kernels/tile_product_amx.h"
+#include "kernels/quantized/quantized_tiles_amx.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kGroupInputs = 64;
 constexpr size_t kGroupBytes = Int8Weights::kGroupBytes;
 
 // How far ahead hints ask for weights: 1, 2 and 8 KiB are as fast.
@@ -64,35 +63,16 @@ struct CodeWeights {
   }
 
   static void finish_sums(const LinearTask& task, const TilePlace& place, float* sums) {
-    const size_t offset = row_scales_offset(kGroupBytes, task.num_inputs / kGroupInputs);
-    for (size_t panel = 0; panel < place.num_panels; ++panel) {
-      const unsigned char* scales = panel_at(task, place.panel_begin + panel) + offset;
-      const Avx512Lanes factor = Avx512Lanes::mul(
-          Avx512Lanes::load(reinterpret_cast<const float*>(scales)),
-          Avx512Lanes::broadcast(kCutScale)
-      );
-      for (size_t token = 0; token < place.num_tokens; ++token, sums += kLanes) {
-        Avx512Lanes::store(sums, Avx512Lanes::mul(Avx512Lanes::load(sums), factor));
-      }
-    }
-  }
-
- private:
-  static const unsigned char* panel_at(const LinearTask& task, size_t panel) {
-    return static_cast<const unsigned char*>(task.weights) + panel * task.panel_size;
+    scale_rows<kGroupBytes>(task, place, sums, kCutScale, [](size_t, const float* values) {
+      return Avx512Lanes::load(values);
+    });
   }
 };
 
 }  // namespace
 
 void linear_int8_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  LinearTask product = task.output;
-  product.x = task.rows;
-  product.x_stride = task.row_stride / sizeof(BFloat16);
-  product.num_inputs = task.num_groups * kGroupInputs;
-  product.weights = task.panels;
-  product.panel_size = task.panel_bytes;
-  multiply_by_tiles<CodeWeights>(product, panel_begin, panel_end);
+  multiply_quantized<CodeWeights>(task, panel_begin, panel_end);
 }
 
 }  // namespace millrace

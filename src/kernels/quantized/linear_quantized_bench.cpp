@@ -102,36 +102,27 @@ void BM_EncodeRows(benchmark::State& state) {
   state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
 }
 
-// Arguments: inputs, tokens.
-void BM_RotateToTiles(benchmark::State& state) {
+// Tiles: what to_tiles() makes of rows. Arguments: inputs, tokens.
+template <class Tiles, class ToTiles>
+void make_tiles(benchmark::State& state, const ToTiles& to_tiles) {
   const auto num_inputs = static_cast<size_t>(state.range(0));
   const auto num_tokens = static_cast<size_t>(state.range(1));
   ThreadPool pool(1);
   std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
-  Buffer scratch = *Buffer::allocate(RotatedTiles::num_bytes(num_tokens, num_inputs));
+  Buffer scratch = *Buffer::allocate(Tiles::num_bytes(num_tokens, num_inputs));
   for (auto _ : state) {
-    rotate_to_tiles({best_isa(), pool}, rows_of(x, num_inputs), scratch.bytes());
+    to_tiles(Executor{best_isa(), pool}, rows_of(x, num_inputs), scratch.bytes());
     benchmark::ClobberMemory();
   }
   const auto values =
       static_cast<double>(num_tokens * num_inputs) * static_cast<double>(state.iterations());
   state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
 }
-
-// The same.
+void BM_RotateToTiles(benchmark::State& state) {
+  make_tiles<RotatedTiles>(state, rotate_to_tiles);
+}
 void BM_EncodeToTiles(benchmark::State& state) {
-  const auto num_inputs = static_cast<size_t>(state.range(0));
-  const auto num_tokens = static_cast<size_t>(state.range(1));
-  ThreadPool pool(1);
-  std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
-  Buffer scratch = *Buffer::allocate(ByteTiles::num_bytes(num_tokens, num_inputs));
-  for (auto _ : state) {
-    encode_to_tiles({best_isa(), pool}, rows_of(x, num_inputs), scratch.bytes());
-    benchmark::ClobberMemory();
-  }
-  const auto values =
-      static_cast<double>(num_tokens * num_inputs) * static_cast<double>(state.iterations());
-  state.counters["values/s"] = benchmark::Counter(values, benchmark::Counter::kIsRate);
+  make_tiles<ByteTiles>(state, encode_to_tiles);
 }
 
 void add_linear(benchmark::internal::Benchmark* bench) {
