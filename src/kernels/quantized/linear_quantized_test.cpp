@@ -286,6 +286,9 @@ TEST(LinearQuantized, SumsTheLargestBytesOfTheWidestRows) {
       .bias = {},
       .out = {0.0F},
   };
+  const std::span<const std::byte> panel = problem.weights.panel(0);
+  ASSERT_EQ(panel[group_offset(Int4Weights::kGroupBytes, 0)], std::byte{0xFF});
+  ASSERT_EQ(panel[group_scales_offset(Int4Weights::kGroupBytes, 0)], std::byte{255});
   for (const Isa isa : supported_isas()) {
     EXPECT_NEAR(solve({isa, pool}, problem)[0], 64.0F, 0.5F) << name_of(isa);
   }
