@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "base/thread_pool.h"
+#include "kernels/hints.h"
 #include "kernels/isa.h"
 
 namespace millrace {
@@ -12,6 +13,8 @@ namespace millrace {
 struct Executor {
   Isa isa;
   ThreadPool& pool;
+  // How far ahead of what they multiply some kernels ask for weights (hints.h).
+  size_t hint_bytes = best_hint_bytes();
 
   // function(begin, end) over parts of [0, num_rows), for work of a few cycles on each 16 elements.
   // What is estimated to take about a microsecond stays on this thread: a phase costs 0.2 us where

@@ -104,7 +104,7 @@ EncodedInputs encode_inputs(const Executor& executor, const LinearArgs& args) {
   return {rows, stride};
 }
 
-LinearTask make_task(const LinearArgs& args, const EncodedInputs& x) {
+LinearTask make_task(const Executor& executor, const LinearArgs& args, const EncodedInputs& x) {
   return {
       .x = x.data,
       .x_stride = x.stride,
@@ -120,6 +120,7 @@ LinearTask make_task(const LinearArgs& args, const EncodedInputs& x) {
       .out_stride = args.out.stride,
       .num_outputs = args.out.num_columns,
       .epilogue = args.epilogue,
+      .hint_bytes = executor.hint_bytes,
       .out_tiles =
           args.out_form == RowsForm::kTiles ? reinterpret_cast<BFloat16*>(args.out.data) : nullptr,
   };
@@ -157,7 +158,7 @@ void linear(const Executor& executor, const LinearArgs& args) {
   check_forms(executor, args);
   if (args.x.num_rows == 0) return;
   const bool is_packed = args.weights.dtype() == DType::kBFloat16;
-  const LinearTask task = make_task(args, encode_inputs(executor, args));
+  const LinearTask task = make_task(executor, args, encode_inputs(executor, args));
   const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
   const PanelWork work = {
       .panels = args.weights.panels(),

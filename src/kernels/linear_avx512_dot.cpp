@@ -14,18 +14,24 @@ namespace {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
-// How many blocks ahead memory is asked for. The processor's own prefetching begins anew with each
-// panel, and a hint to the second-level cache, unlike one to the first, takes none of the few
-// places for the first one's misses. With 896 inputs on one Zen 4 core four panels for four tokens
-// read at 0.94 of what reading alone gives, with 8 blocks at 0.81, without hints at 0.71.
-constexpr size_t kBlocksAhead = 16;
+// How far ahead memory is asked, by up to a tile's tokens on all processors. The processor's own
+// prefetching begins anew with each panel, and a hint to the second-level cache, unlike one to the
+// first, takes none of the few places for the first one's misses. With 896 inputs on one Zen 4 core
+// four panels for four tokens read at 0.94 of what reading alone gives, with 8 blocks at 0.81,
+// without hints at 0.71.
+constexpr size_t kHintBytes = 16 * kPackedBlockBytes;
 
+// kLocality: 2 for the second-level cache, 3 for the first.
+template <int kLocality>
 [[gnu::always_inline]] inline void ask_for_block(const uint8_t* block) {
   static_assert(kPackedBlockBytes == 3 * 64);
-  __builtin_prefetch(block, 0, 2);
-  __builtin_prefetch(block + 64, 0, 2);
-  __builtin_prefetch(block + 128, 0, 2);
+  __builtin_prefetch(block, 0, kLocality);
+  __builtin_prefetch(block + 64, 0, kLocality);
+  __builtin_prefetch(block + 128, 0, kLocality);
 }
+
+// Whether a tile asks for weights, and for which cache.
+enum class Hints { kNone, kSecondCache, kFirstCache };
 
 struct PanelPlace {
   size_t begin;
@@ -54,8 +60,8 @@ class PackedTile {
     }
   }
 
-  // The next blocks of every panel. kAsking: for those `ahead` bytes further on.
-  template <bool kAsking>
+  // The next blocks of every panel. Asks for those `ahead` bytes further on.
+  template <Hints kHints>
   [[gnu::always_inline]] void add_blocks(size_t num_blocks, size_t ahead = 0) {
     for (size_t i = 0; i < num_blocks; ++i) {
       __m512i codes[kPanels];
@@ -63,7 +69,8 @@ class PackedTile {
       for (size_t panel = 0; panel < kPanels; ++panel) {
         const uint8_t* block = blocks_ + panel * panel_stride_;
         codes[panel] = _mm512_loadu_si512(block);
-        if constexpr (kAsking) ask_for_block(block + ahead);
+        if constexpr (kHints == Hints::kFirstCache) ask_for_block<3>(block + ahead);
+        if constexpr (kHints == Hints::kSecondCache) ask_for_block<2>(block + ahead);
       }
       add_pair<0>(codes);
       add_pair<1>(codes);
@@ -118,18 +125,21 @@ size_t num_blocks_of(const LinearTask& task) {
   return (task.num_inputs + kPackedBlockColumns - 1) / kPackedBlockColumns;
 }
 
+template <Hints kHints>
 struct PackedPairDots {
   using Input = BFloat16;
 
   template <size_t kPanels, size_t kTokens>
   static void sum_tile(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out) {
+    const size_t hint_bytes = kHints == Hints::kFirstCache ? task.hint_bytes : kHintBytes;
     const size_t num_blocks = num_blocks_of(task);
-    const size_t num_last = num_blocks < kBlocksAhead ? num_blocks : kBlocksAhead;
+    const size_t num_ahead = hint_bytes / kPackedBlockBytes;
+    const size_t num_last = num_blocks < num_ahead ? num_blocks : num_ahead;
     PackedTile<kPanels, kTokens> tile(task, {panel_begin, 1}, token_begin);
     // The last blocks of a panel ask for the first ones of the panel that follows the tile's.
-    size_t ahead = kBlocksAhead * kPackedBlockBytes;
+    size_t ahead = hint_bytes;
     for (const size_t count : {num_blocks - num_last, num_last}) {
-      tile.template add_blocks<true>(count, ahead);
+      tile.template add_blocks<kHints>(count, ahead);
       ahead += (kPanels - 1) * task.panel_size;
     }
     tile.store(out, kTokens * kLanes);
@@ -159,7 +169,7 @@ size_t run_stretches(const LinearTask& task, size_t panel_begin, size_t panel_en
     }
     for (size_t i = 0; i < unit; ++i) {
       PackedTile<kStretches, kTokens> tile(task, {panel + i, stretch}, 0);
-      tile.template add_blocks<false>(num_blocks_of(task));
+      tile.template add_blocks<Hints::kNone>(num_blocks_of(task));
       tile.store(sums[0] + i * kPanelSums, 2 * kPanelSums);
     }
     for (size_t i = 0; i < kStretches; ++i) {
@@ -186,10 +196,18 @@ struct PackedShape {
 }  // namespace
 
 void linear_avx512_dot(const LinearTask& task, size_t panel_begin, size_t panel_end) {
+  if (task.hint_bytes > 0 && task.num_tokens > PackedShape::kTokensMax) {
+    linear_lanes<Avx512Lanes, PackedShape, PackedPairDots<Hints::kFirstCache>>(
+        task, panel_begin, panel_end
+    );
+    return;
+  }
   if (task.num_tokens <= kStretchTokensMax) {
     panel_begin = run_stretches(task, panel_begin, panel_end);
   }
-  linear_lanes<Avx512Lanes, PackedShape, PackedPairDots>(task, panel_begin, panel_end);
+  linear_lanes<Avx512Lanes, PackedShape, PackedPairDots<Hints::kSecondCache>>(
+      task, panel_begin, panel_end
+  );
 }
 
 }  // namespace millrace

@@ -57,6 +57,7 @@ struct LinearTask {
   size_t out_stride;
   size_t num_outputs;
   LinearEpilogue epilogue;
+  size_t hint_bytes;  // Executor::hint_bytes
   // linear_amx() writes its outputs there instead, as tiles like x; null: `out`.
   BFloat16* out_tiles;
 };

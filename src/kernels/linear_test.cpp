@@ -149,9 +149,11 @@ TEST(Linear, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
         for (const Isa isa : supported_isas()) {
           if (isa == reference_of(isa)) continue;  // a plain loop, and the slowest
           const auto& expected = reference_of(isa) == Isa::kReference ? by_pairs : by_tiles;
-          ASSERT_EQ(bits_of(solve({isa, one}, problem)), bits_of(expected))
-              << name_of(isa) << ' ' << name_of(dtype) << ' ' << shape.num_tokens << " x "
-              << shape.num_inputs << " x " << shape.num_outputs;
+          for (const size_t hint_bytes : {0, 4096}) {
+            ASSERT_EQ(bits_of(solve({isa, one, hint_bytes}, problem)), bits_of(expected))
+                << name_of(isa) << ' ' << name_of(dtype) << ' ' << shape.num_tokens << " x "
+                << shape.num_inputs << " x " << shape.num_outputs << ", hints " << hint_bytes;
+          }
           ASSERT_EQ(bits_of(solve({isa, three}, problem)), bits_of(expected)) << name_of(isa);
         }
       }

@@ -43,7 +43,8 @@ Executor executor_for(const Executor& executor, const QuantizedMatrix& weights) 
   const bool is_too_wide =
       weights.format() == QuantizedFormat::kInt4 && weights.num_columns() > kScaledInputsMax;
   if (!is_too_wide || reference_of(executor.isa) == Isa::kReference) return executor;
-  return {executor.isa == Isa::kAmx ? Isa::kAvx512Dot : Isa::kReference, executor.pool};
+  const Isa isa = executor.isa == Isa::kAmx ? Isa::kAvx512Dot : Isa::kReference;
+  return {isa, executor.pool, executor.hint_bytes};
 }
 
 void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
@@ -98,7 +99,8 @@ QuantizedTask make_task(const Executor& executor, const LinearQuantizedArgs& arg
            .out = args.out.data,
            .out_stride = args.out.stride,
            .num_outputs = args.out.num_columns,
-           .epilogue = args.epilogue},
+           .epilogue = args.epilogue,
+           .hint_bytes = executor.hint_bytes},
   };
   if (multiplies_bfloat16(executor.isa, args.weights.format())) {
     task.row_stride = rotate_to_tiles(executor, args.x, args.scratch).tile_bytes;

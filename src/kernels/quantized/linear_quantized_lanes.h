@@ -26,6 +26,7 @@ constexpr size_t kBlockWeightBytes = 16384;
 // thread). With more groups the tokens' inputs fall out of the first cache until the next panel,
 // and two panels share them.
 constexpr size_t kFewGroups = 28;
+constexpr size_t kFewTokensMax = 16;
 
 // add_groups() for 1 .. Shape::tokens_for(kPanels) tokens.
 template <class Dots, class Shape, class Weights, size_t kPanels, size_t kTokens = 1>
@@ -42,16 +43,22 @@ void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, si
 // kPanels panels for a block of few tokens, one after another.
 template <class Dots, class Shape, class Weights, size_t kPanels>
 void run_few(const QuantizedTask& task, const TilePlace& place) {
-  alignas(64) float sums[kPanels * Shape::tokens_for(1) * kLanes];
+  alignas(64) float sums[kPanels * kFewTokensMax * kLanes];
+  const size_t num_tiles = (place.num_tokens + Shape::tokens_for(1) - 1) / Shape::tokens_for(1);
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    const QuantizedTile tile = {
-        .panel = place.panel_begin + panel,
-        .token = place.token_begin,
-        .group_begin = 0,
-        .group_end = task.num_groups,
-        .sums = sums + panel * place.num_tokens * kLanes,
-    };
-    run_quantized_tile<Dots, Shape, Weights, 1>(task, tile, place.num_tokens);
+    for (size_t i = 0; i < num_tiles; ++i) {
+      const size_t begin = place.num_tokens * i / num_tiles;
+      const size_t count = place.num_tokens * (i + 1) / num_tiles - begin;
+      const QuantizedTile tile = {
+          .panel = place.panel_begin + panel,
+          .token = place.token_begin + begin,
+          .group_begin = 0,
+          .group_end = task.num_groups,
+          .sums = sums + (panel * place.num_tokens + begin) * kLanes,
+          .hint_bytes = i == 0 ? task.output.hint_bytes : 0,
+      };
+      run_quantized_tile<Dots, Shape, Weights, 1>(task, tile, count);
+    }
   }
   finish_tile<typename Dots::Floats>(task.output, place, sums);
 }
@@ -112,9 +119,16 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
   }
 }
 
+// Whether tokens take one panel after another.
+template <class Shape>
+bool is_few(const QuantizedTask& task, size_t num_tokens) {
+  if (task.output.hint_bytes != 0) return num_tokens <= kFewTokensMax;
+  return num_tokens <= Shape::tokens_for(1) && task.num_groups * task.num_terms <= kFewGroups;
+}
+
 template <class Dots, class Shape, class Weights, size_t kPanels>
 void run_quantized_panels(const QuantizedTask& task, const TilePlace& place) {
-  if (place.num_tokens <= Shape::tokens_for(1) && task.num_groups * task.num_terms <= kFewGroups) {
+  if (is_few<Shape>(task, place.num_tokens)) {
     run_few<Dots, Shape, Weights, kPanels>(task, place);
   } else {
     run_block<Dots, Shape, Weights, kPanels>(task, place);

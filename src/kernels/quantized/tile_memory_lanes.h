@@ -53,6 +53,13 @@ struct WeightsAhead {
   size_t num_lines = 0;
 };
 
+// Into the first cache, where they are read once.
+template <size_t kNumBytes>
+[[gnu::always_inline]] inline void ask_for_bytes(const unsigned char* data) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kNumBytes; i += 64) __builtin_prefetch(data + i, 0, 3);
+}
+
 // The next num_lines of every panel.
 template <size_t kPanels>
 [[gnu::always_inline]] inline void ask_for_weights(
