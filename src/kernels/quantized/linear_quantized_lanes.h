@@ -26,7 +26,9 @@ constexpr size_t kBlockWeightBytes = 16384;
 // thread). With more groups the tokens' inputs fall out of the first cache until the next panel,
 // and two panels share them.
 constexpr size_t kFewGroups = 28;
-constexpr size_t kFewTokensMax = 16;
+// Where weights are asked for far ahead (QuantizedTask::output.hint_bytes), two panels share the
+// inputs of more tokens than these, and one is read after the other of as many.
+constexpr size_t kFewHintedTokens = 4;
 
 // add_groups() for 1 .. Shape::tokens_for(kPanels) tokens.
 template <class Dots, class Shape, class Weights, size_t kPanels, size_t kTokens = 1>
@@ -43,43 +45,36 @@ void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, si
 // kPanels panels for a block of few tokens, one after another.
 template <class Dots, class Shape, class Weights, size_t kPanels>
 void run_few(const QuantizedTask& task, const TilePlace& place) {
-  alignas(64) float sums[kPanels * kFewTokensMax * kLanes];
-  const size_t num_tiles = (place.num_tokens + Shape::tokens_for(1) - 1) / Shape::tokens_for(1);
+  alignas(64) float sums[kPanels * Shape::tokens_for(1) * kLanes];
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    for (size_t i = 0; i < num_tiles; ++i) {
-      const size_t begin = place.num_tokens * i / num_tiles;
-      const size_t count = place.num_tokens * (i + 1) / num_tiles - begin;
-      const QuantizedTile tile = {
-          .panel = place.panel_begin + panel,
-          .token = place.token_begin + begin,
-          .group_begin = 0,
-          .group_end = task.num_groups,
-          .sums = sums + (panel * place.num_tokens + begin) * kLanes,
-          .hint_bytes = i == 0 ? task.output.hint_bytes : 0,
-      };
-      run_quantized_tile<Dots, Shape, Weights, 1>(task, tile, count);
-    }
+    const QuantizedTile tile = {
+        .panel = place.panel_begin + panel,
+        .token = place.token_begin,
+        .group_begin = 0,
+        .group_end = task.num_groups,
+        .sums = sums + panel * place.num_tokens * kLanes,
+        .hint_bytes = task.output.hint_bytes,
+    };
+    run_quantized_tile<Dots, Shape, Weights, 1>(task, tile, place.num_tokens);
   }
   finish_tile<typename Dots::Floats>(task.output, place, sums);
 }
 
-// The part of the first of some panels that a pass reads.
-struct PassPlace {
-  size_t panel;
-  size_t group_begin;
-  size_t group_end;
-};
-
-// Part `index` of `count`.
-template <class Weights>
-WeightsAhead share_of(
-    const QuantizedTask& task, const PassPlace& pass, size_t index, size_t count
+// Part `index` of `count` of the next kPanels panels, which lie one after the other. Past the last
+// panel hints ask for what nobody reads.
+template <size_t kPanels>
+WeightsAhead share_of_next(
+    const QuantizedTask& task, const TilePlace& place, size_t index, size_t count
 ) {
-  const size_t begin = group_offset(Weights::kGroupBytes, pass.group_begin) / 64;
-  const size_t end = group_offset(Weights::kGroupBytes, pass.group_end) / 64;
-  const size_t first = begin + (end - begin) * index / count;
-  const size_t last = begin + (end - begin) * (index + 1) / count;
-  return {task.panels + pass.panel * task.panel_bytes + first * 64, last - first};
+  const size_t num_lines = kPanels * task.panel_bytes / 64;
+  const size_t first = num_lines * index / count;
+  const size_t last = num_lines * (index + 1) / count;
+  const unsigned char* next = task.panels + (place.panel_begin + kPanels) * task.panel_bytes;
+  return {
+      .data = next + first * 64,
+      .num_lines = last - first,
+      .is_soon = task.output.hint_bytes > 0,
+  };
 }
 
 // kPanels panels for a block of tokens, dealt evenly over tiles.
@@ -91,24 +86,23 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
   // Two tiles are soon done: the second finds all groups in the second cache.
   const bool is_short = num_tiles <= 2;
+  const bool asks = !is_short || task.output.hint_bytes > 0;
   const size_t num_passes = is_short ? 1 : (task.num_groups + kBlockGroups - 1) / kBlockGroups;
   const auto pass_begin = [&](size_t pass) { return task.num_groups * pass / num_passes; };
   for (size_t pass = 0; pass < num_passes; ++pass) {
     const bool is_last = pass + 1 == num_passes;
-    // Past the last panel hints ask for what nobody reads.
-    const PassPlace next =
-        is_last ? PassPlace{place.panel_begin + kPanels, 0, pass_begin(1)}
-                : PassPlace{place.panel_begin, pass_begin(pass + 1), pass_begin(pass + 2)};
     for (size_t i = 0; i < num_tiles; ++i) {
       const size_t begin = place.num_tokens * i / num_tiles;
       const size_t count = place.num_tokens * (i + 1) / num_tiles - begin;
+      const size_t step = pass * num_tiles + i;
       const QuantizedTile tile = {
           .panel = place.panel_begin,
           .token = place.token_begin + begin,
           .group_begin = pass_begin(pass),
           .group_end = pass_begin(pass + 1),
           .sums = sums + begin * kPanels * kLanes,
-          .ahead = is_short ? WeightsAhead{} : share_of<Weights>(task, next, i, num_tiles),
+          .ahead = asks ? share_of_next<kPanels>(task, place, step, num_passes * num_tiles)
+                        : WeightsAhead{},
       };
       run_quantized_tile<Dots, Shape, Weights, kPanels>(task, tile, count);
       if (is_last) {
@@ -119,16 +113,16 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
   }
 }
 
-// Whether tokens take one panel after another.
+// Whether so many tokens pass by one panel after the other.
 template <class Shape>
-bool is_few(const QuantizedTask& task, size_t num_tokens) {
-  if (task.output.hint_bytes != 0) return num_tokens <= kFewTokensMax;
+bool are_few(const QuantizedTask& task, size_t num_tokens) {
+  if (task.output.hint_bytes > 0) return num_tokens <= kFewHintedTokens;
   return num_tokens <= Shape::tokens_for(1) && task.num_groups * task.num_terms <= kFewGroups;
 }
 
 template <class Dots, class Shape, class Weights, size_t kPanels>
 void run_quantized_panels(const QuantizedTask& task, const TilePlace& place) {
-  if (is_few<Shape>(task, place.num_tokens)) {
+  if (are_few<Shape>(task, place.num_tokens)) {
     run_few<Dots, Shape, Weights, kPanels>(task, place);
   } else {
     run_block<Dots, Shape, Weights, kPanels>(task, place);

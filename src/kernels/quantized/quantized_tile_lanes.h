@@ -227,7 +227,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
     }
     multiply_group<Dots, Weights>(place, table, sums);
     if constexpr (kPanels > 1) {
-      ask_for_weights<kPanels>(tile.ahead, next_line, lines_per_part, panel_stride);
+      ask_for_weights(tile.ahead, next_line, lines_per_part);
     }
     add_scaled<Dots>(place, scales, input_scales, sums, totals);
     place.inputs.advance(kGroupInputs);

@@ -45,31 +45,29 @@ struct GroupPlace {
   TokenRows<kTokens> inputs;
 };
 
-// Lines of weights that a tile asks memory for while it computes: a share of what a later tile is
+// Lines of weights that a tile asks memory for while it computes: a share of what later tiles are
 // the first to read. A few with each group, because all at once they take the places of the first
 // cache's own misses, which then wait for memory too.
 struct WeightsAhead {
-  const unsigned char* data = nullptr;  // of the first panel; the next one panel_bytes apart
+  const unsigned char* data = nullptr;
   size_t num_lines = 0;
+  bool is_soon = false;  // so that they come into the first cache, not into the second
 };
 
-// Into the first cache, where they are read once.
+// For weights that are read once, into the first cache.
 template <size_t kNumBytes>
 [[gnu::always_inline]] inline void ask_for_bytes(const unsigned char* data) {
 #pragma GCC unroll 16
   for (size_t i = 0; i < kNumBytes; i += 64) __builtin_prefetch(data + i, 0, 3);
 }
 
-// The next num_lines of every panel.
-template <size_t kPanels>
+// For the next num_lines.
 [[gnu::always_inline]] inline void ask_for_weights(
-    const WeightsAhead& ahead, size_t& next_line, size_t num_lines, size_t panel_bytes
+    const WeightsAhead& ahead, size_t& next_line, size_t num_lines
 ) {
   for (size_t i = 0; i < num_lines && next_line < ahead.num_lines; ++i, ++next_line) {
-#pragma GCC unroll 8
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-      __builtin_prefetch(ahead.data + panel * panel_bytes + next_line * 64, 0, 2);
-    }
+    const unsigned char* line = ahead.data + next_line * 64;
+    ahead.is_soon ? __builtin_prefetch(line, 0, 3) : __builtin_prefetch(line, 0, 2);
   }
 }
 
