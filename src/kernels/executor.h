@@ -5,7 +5,6 @@
 #include <cstddef>
 
 #include "base/thread_pool.h"
-#include "kernels/hints.h"
 #include "kernels/isa.h"
 
 namespace millrace {
@@ -13,7 +12,7 @@ namespace millrace {
 struct Executor {
   Isa isa;
   ThreadPool& pool;
-  // How far ahead of what they multiply some kernels ask for weights (hints.h).
+  // How far ahead of what they multiply some kernels ask for weights (isa.h).
   size_t hint_bytes = best_hint_bytes();
 
   // function(begin, end) over parts of [0, num_rows), for work of a few cycles on each 16 elements.

@@ -64,6 +64,32 @@ bool has_amx() {
          (edx & kBits) == kBits && (ecx & kVbmi) != 0 && may_use_tiles();
 }
 
+bool is_amd() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_AMD_ebx &&
+         ecx == signature_AMD_ecx && edx == signature_AMD_edx;
+}
+
+// Bits 8 to 11 of EAX of leaf 1, and if they are all set bits 20 to 27 on top.
+unsigned family() {
+  constexpr unsigned kExtended = 0xF;
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return 0;
+  const unsigned base = (eax >> 8) & 0xF;
+  return base == kExtended ? base + ((eax >> 20) & 0xFF) : base;
+}
+
+bool is_zen5() {
+  constexpr unsigned kZen5 = 26;
+  return is_amd() && family() == kZen5;
+}
+
 size_t count_supported() {
   if (has_amx()) return 6;
   if (has_avx512_dot()) return 5;
@@ -98,6 +124,12 @@ std::span<const Isa> supported_isas() {
 
 Isa best_isa() {
   return supported_isas().back();
+}
+
+size_t best_hint_bytes() {
+  constexpr size_t kZen5HintBytes = size_t{12} << 10;
+  static const size_t bytes = is_zen5() ? kZen5HintBytes : 0;
+  return bytes;
 }
 
 }  // namespace millrace

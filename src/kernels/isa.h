@@ -3,6 +3,7 @@
 // AMX multiplies bfloat16, int8 and int4 matrices in its own way (docs/decisions/0020).
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
 
@@ -31,5 +32,12 @@ enum class Isa {
 
 // The fastest of them.
 [[nodiscard]] Isa best_isa();
+
+// How far ahead of what they multiply kernels ask for weights, into the first cache: those of
+// quantized matrices for few tokens, which then read panels in the order in which they lie, and
+// those of bfloat16 matrices for many. 0: they leave it to the processor, or have shorter hints of
+// their own. What this processor was measured to be fastest with (docs/decisions/0021): 12 KiB on
+// Zen 5, 0 elsewhere. No bit of a result depends on it.
+[[nodiscard]] size_t best_hint_bytes();
 
 }  // namespace millrace
