@@ -14,11 +14,11 @@ namespace {
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
-// How far ahead memory is asked, by up to a tile's tokens on all processors. The processor's own
-// prefetching begins anew with each panel, and a hint to the second-level cache, unlike one to the
-// first, takes none of the few places for the first one's misses. With 896 inputs on one Zen 4 core
-// four panels for four tokens read at 0.94 of what reading alone gives, with 8 blocks at 0.81,
-// without hints at 0.71.
+// How far ahead memory is asked for few tokens, and for many where LinearTask::hint_bytes is 0. The
+// processor's own prefetching begins anew with each panel, and a hint to the second-level cache,
+// unlike one to the first, takes none of the few places for the first one's misses. With 896 inputs
+// on one Zen 4 core four panels for four tokens read at 0.94 of what reading alone gives, with 8
+// blocks at 0.81, without hints at 0.71.
 constexpr size_t kHintBytes = 16 * kPackedBlockBytes;
 
 // kLocality: 2 for the second-level cache, 3 for the first.

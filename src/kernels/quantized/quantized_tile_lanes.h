@@ -34,9 +34,9 @@ struct QuantizedTile {
   // [panels][tokens][16] of the groups before; those of these groups are added, and after the last
   // group all are multiplied by the rows' scales.
   float* sums;
-  // Of two panels, for many tokens.
+  // What a tile of two panels asks for meanwhile.
   WeightsAhead ahead = {};
-  // How far ahead of its own weights the tile asks for others, a group at a time; 0: not at all.
+  // How far ahead of its weights a tile of one panel asks for others; 0: not at all.
   size_t hint_bytes = 0;
 };
 
