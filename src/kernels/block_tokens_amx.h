@@ -76,10 +76,10 @@ inline void finish_gated_tile(const LinearTask& task, const TilePlace& place, co
   BFloat16* out =
       task.out_tiles + tile * tile_rows * kInputTileColumns + column % kInputTileColumns;
   const bool is_last = column % kInputTileColumns == 0 && column + kLanes >= task.num_outputs;
+  const float* const bias = task.bias == nullptr ? nullptr : task.bias + place.panel_begin * kLanes;
+  const size_t up_distance = place.num_tokens * kLanes;
   for (size_t token = 0; token < place.num_tokens; ++token, out += kInputTileColumns) {
-    const Avx512Lanes gate = tile_values<Avx512Lanes>(task, place, sums, 0, token);
-    const Avx512Lanes up = tile_values<Avx512Lanes>(task, place, sums, 1, token);
-    Avx512Lanes::store(out, Avx512Lanes::mul(silu_lanes(gate), up));
+    Avx512Lanes::store(out, gated_values<Avx512Lanes>(sums + token * kLanes, up_distance, bias));
     if (is_last) Avx512Lanes::store(out + kLanes, Avx512Lanes::zero());
   }
 }

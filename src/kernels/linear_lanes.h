@@ -2,7 +2,7 @@
 // the rules of this file.
 #pragma once
 
-#include "kernels/exp_lanes.h"
+#include "kernels/finish_tile_lanes.h"
 #include "kernels/lanes.h"
 #include "kernels/linear_kernel.h"
 #include "tensor/dtype.h"
@@ -91,13 +91,6 @@ void sum_steps(const LinearTask& task, size_t panel_begin, size_t token_begin, f
   }
 }
 
-struct TilePlace {
-  size_t panel_begin;
-  size_t num_panels;
-  size_t token_begin;
-  size_t num_tokens;
-};
-
 [[gnu::always_inline]] inline float widened(float value) {
   return value;
 }
@@ -134,61 +127,6 @@ void add_exceptions(
         float& sum = sums[(panel * place.num_tokens + token) * kLanes + exception.row];
         sum = __builtin_fmaf(weight, input, sum);
       }
-    }
-  }
-}
-
-// The sum of one panel for one token, with its bias.
-template <class Lanes>
-[[gnu::always_inline]] inline Lanes tile_values(
-    const LinearTask& task, const TilePlace& place, const float* sums, size_t panel, size_t token
-) {
-  const Lanes sum = Lanes::load(sums + (panel * place.num_tokens + token) * kLanes);
-  if (task.bias == nullptr) return sum;
-  return Lanes::add(sum, Lanes::load(task.bias + (place.panel_begin + panel) * kLanes));
-}
-
-// Writes 16 outputs from `column` on, fewer at the end of a row.
-template <class Lanes>
-[[gnu::always_inline]] inline void write_outputs(
-    const LinearTask& task, Lanes values, size_t token, size_t column
-) {
-  float* out = task.out + token * task.out_stride + column;
-  const size_t rest = task.num_outputs - column;
-  const bool add = task.epilogue == LinearEpilogue::kAddToOut;
-  if (rest >= kLanes) {
-    Lanes::store(out, add ? Lanes::add(Lanes::load(out), values) : values);
-  } else {
-    values = add ? Lanes::add(Lanes::load_first(out, rest), values) : values;
-    Lanes::store_first(out, values, rest);
-  }
-}
-
-template <class Lanes>
-void finish_tile(const LinearTask& task, const TilePlace& place, const float* sums) {
-  const bool gated = task.epilogue == LinearEpilogue::kSiluMul;
-  for (size_t panel = 0; panel < place.num_panels; panel += gated ? 2 : 1) {
-    const size_t column = (place.panel_begin + panel) / (gated ? 2 : 1) * kLanes;
-    for (size_t token = 0; token < place.num_tokens; ++token) {
-      Lanes values = tile_values<Lanes>(task, place, sums, panel, token);
-      if (gated) {
-        const Lanes up = tile_values<Lanes>(task, place, sums, panel + 1, token);
-        values = Lanes::mul(silu_lanes(values), up);
-      }
-      write_outputs(task, values, place.token_begin + token, column);
-    }
-  }
-}
-
-// Asks for what finish_tile() will write, before the sums are computed: stores wait for their lines
-// one after the other, and rows of a long batch lie far apart.
-inline void ask_for_outputs(const LinearTask& task, const TilePlace& place) {
-  const size_t panels_per_line = task.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
-  const float* out =
-      task.out + place.token_begin * task.out_stride + place.panel_begin / panels_per_line * kLanes;
-  for (size_t token = 0; token < place.num_tokens; ++token, out += task.out_stride) {
-    for (size_t i = 0; i < place.num_panels / panels_per_line; ++i) {
-      __builtin_prefetch(out + i * kLanes, 1, 3);
     }
   }
 }

@@ -77,7 +77,7 @@ CpuModel::CpuModel(const ModelConfig& config, const CpuModelOptions& options, Th
            .kv_cache = kv_cache_,
            .workspace = workspace_,
            .saved_hidden = saved_hidden_,
-           .num_input_terms = options.quantization ? options.quantization->num_input_terms : 1,
+           .quantization = options.quantization,
            .group = options.group}
       ) {}
 

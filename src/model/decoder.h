@@ -4,7 +4,10 @@
 // the residual stream after each half of a layer.
 #pragma once
 
+#include <optional>
+
 #include "kernels/executor.h"
+#include "kernels/quantized/quantization.h"
 #include "kernels/quantized/weight_matrix.h"
 #include "kernels/rope.h"
 #include "model/config.h"
@@ -34,8 +37,8 @@ class Decoder {
     KvCache& kv_cache;
     Workspace& workspace;
     ActivationBuffer& saved_hidden;  // [num_hidden_slots, hidden], kept from batch to batch
-    size_t num_input_terms;          // of what quantized matrices multiply (encode_rows.h)
-    ProcessGroup* group;             // nullptr: this process has the whole model
+    std::optional<Quantization> quantization;  // of the matrices
+    ProcessGroup* group;                       // nullptr: this process has the whole model
   };
 
   Decoder(const Executor& executor, const Parts& parts) : executor_(executor), parts_(parts) {}

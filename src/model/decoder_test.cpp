@@ -1,4 +1,4 @@
-// What an observer of the model's matrices is shown.
+// What an observer of the model's matrices is shown, and what quantized ones are given.
 #include "model/decoder.h"
 
 #include <gmock/gmock.h>
@@ -82,6 +82,68 @@ TEST(InputObserver, SeesTheInputsOfEveryMatrixOnceAndChangesNothing) {
     (void)logits_of(*model, tokens);
     EXPECT_EQ(recorder.seen.size(), expected.size());
   }
+}
+
+// A token's state is one number, and attention adds nothing: all inputs of a layer but those of
+// `down` are, rotated, of one magnitude, which one term of 8 bits holds as well as two.
+class OneNumberWeights : public TinyWeights {
+ public:
+  using TinyWeights::TinyWeights;
+
+  void read_rows(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
+  ) const override {
+    TinyWeights::read_rows(tensor, row_begin, num_rows, out);
+    const bool is_embedding = tensor.name.find("embed_tokens") != std::string::npos;
+    const bool is_value = tensor.name.find("v_proj") != std::string::npos;
+    if (is_embedding || is_value) std::ranges::fill(out, 0.0F);
+    const auto length = static_cast<size_t>(tensor.row_length());
+    for (size_t row = 0; is_embedding && row < static_cast<size_t>(num_rows); ++row) {
+      out[row * length + (static_cast<size_t>(row_begin) + row) % length] = 1.0F;
+    }
+  }
+};
+
+class HeadInputs : public InputObserver {
+ public:
+  void observe(const MatrixPlace& place, ConstRows x) override {
+    if (place.kind != MatrixKind::kHead) return;
+    for (size_t row = 0; row < x.num_rows; ++row) {
+      values.insert(values.end(), x.row(row), x.row(row) + x.num_columns);
+    }
+  }
+
+  std::vector<float> values;
+};
+
+TEST(Decoder, GivesTheInputsOfDownOneTerm) {
+  ThreadPool pool(1);
+  ModelConfig config = tiny_config(ModelFamily::kLlama);
+  config.num_layers = 1;
+  struct Outcome {
+    std::vector<float> head_inputs;
+    std::vector<float> logits;
+  };
+  const auto outcome_of = [&](const Quantization& quantization) {
+    const CpuModelOptions options = {
+        .dtype = DType::kFloat32,
+        .quantization = quantization,
+        .kv_dtype = DType::kFloat32,
+        .num_blocks = 4,
+        .max_model_len = 64,
+        .max_num_batched_tokens = 64,
+        .max_num_logits = 64,
+        .isa = Isa::kReference};  // with AMX inputs are bfloat16
+    const auto model = *CpuModel::load(config, OneNumberWeights(config, 1), options, pool);
+    HeadInputs head;
+    model->set_observer(&head);
+    const std::vector<float> logits = logits_of(*model, {5, 100, 3, 3, 77});
+    return Outcome{std::move(head.values), logits};
+  };
+  const Outcome int8 = outcome_of(QuantizedFormat::kInt8);
+  const Outcome w8a8 = outcome_of(Quantization::w8a8());
+  EXPECT_EQ(int8.head_inputs, w8a8.head_inputs);
+  EXPECT_NE(int8.logits, w8a8.logits) << "the head's have two";
 }
 
 }  // namespace

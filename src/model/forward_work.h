@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
+#include "kernels/quantized/quantization.h"
 #include "model/config.h"
 #include "model/forward_batch.h"
 
@@ -29,9 +31,14 @@ struct ModelBytes {
 };
 
 // Norms, biases, embedding rows and activations are left out: together below a percent.
+// `quantization`: of matrices that are multiplied as integers; each term of their inputs is a
+// product of its own.
 // REQUIRES: a dense model.
 ForwardWork forward_work(
-    const ModelConfig& config, const ModelBytes& bytes, const ForwardBatch& batch
+    const ModelConfig& config,
+    const ModelBytes& bytes,
+    const std::optional<Quantization>& quantization,
+    const ForwardBatch& batch
 );
 
 }  // namespace millrace

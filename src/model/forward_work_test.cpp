@@ -37,7 +37,7 @@ ForwardBatch batch_of(int32_t num_sequences, int32_t num_before, int32_t num_new
 }
 
 TEST(ForwardWork, CountsADecodeStep) {
-  const ForwardWork work = forward_work(small_config(), kBytes, batch_of(2, 99, 1));
+  const ForwardWork work = forward_work(small_config(), kBytes, {}, batch_of(2, 99, 1));
   EXPECT_EQ(work.weight_bytes, 5000.0) << "once for both sequences";
   EXPECT_EQ(work.kv_bytes, 2 * 100 * 60.0);
   // A layer: q and o 10 x 20 each, k and v 10 x 10 each, three matrices 10 x 7.
@@ -45,17 +45,29 @@ TEST(ForwardWork, CountsADecodeStep) {
   EXPECT_EQ(work.attention_operations, 4.0 * 3 * 20 * (2 * 100));
 }
 
+TEST(ForwardWork, CountsEachTermOfInputs) {
+  const ForwardBatch batch = batch_of(1, 0, 4);
+  const auto operations = [&](const Quantization& quantization) {
+    return forward_work(small_config(), kBytes, quantization, batch).matrix_operations;
+  };
+  // Two of all, but one of the inputs of down, 7 x 10.
+  EXPECT_EQ(operations(QuantizedFormat::kInt8), 2.0 * (3 * (2 * 810 - 70) * 4 + 2 * 10 * 100));
+  for (const Quantization one : {Quantization::w8a8(), Quantization(QuantizedFormat::kInt4)}) {
+    EXPECT_EQ(operations(one), 2.0 * (3 * 810 * 4 + 10 * 100));
+  }
+}
+
 TEST(ForwardWork, CountsCausalPairsOfAPrompt) {
-  const ForwardWork work = forward_work(small_config(), kBytes, batch_of(1, 0, 4));
+  const ForwardWork work = forward_work(small_config(), kBytes, {}, batch_of(1, 0, 4));
   EXPECT_EQ(work.attention_operations, 4.0 * 3 * 20 * (1 + 2 + 3 + 4));
   EXPECT_EQ(work.kv_bytes, 4 * 60.0);
   EXPECT_EQ(work.matrix_operations, 2.0 * (3 * 810 * 4 + 10 * 100 * 1)) << "one row of logits";
 }
 
 TEST(ForwardWork, OfChunksAddsUpToThatOfThePromptExceptForWhatEachPassReads) {
-  ForwardWork chunks = forward_work(small_config(), kBytes, batch_of(1, 0, 3));
-  chunks += forward_work(small_config(), kBytes, batch_of(1, 3, 5));
-  const ForwardWork whole = forward_work(small_config(), kBytes, batch_of(1, 0, 8));
+  ForwardWork chunks = forward_work(small_config(), kBytes, {}, batch_of(1, 0, 3));
+  chunks += forward_work(small_config(), kBytes, {}, batch_of(1, 3, 5));
+  const ForwardWork whole = forward_work(small_config(), kBytes, {}, batch_of(1, 0, 8));
   EXPECT_EQ(chunks.attention_operations, whole.attention_operations);
   EXPECT_EQ(chunks.weight_bytes, 2 * whole.weight_bytes);
   EXPECT_EQ(chunks.kv_bytes, whole.kv_bytes + 3 * 60.0);

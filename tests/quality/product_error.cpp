@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "model/input_terms.h"
 #include "tensor/buffer.h"
 
 namespace millrace {
@@ -149,11 +150,13 @@ std::string_view name_of(MatrixKind kind) {
   return "";
 }
 
-void ProductErrors::add(std::string name, const ModelWeights& weights, size_t num_input_terms) {
+void ProductErrors::add(
+    std::string name, const ModelWeights& weights, const std::optional<Quantization>& quantization
+) {
   Variant variant{
       .name = std::move(name),
       .weights = weights,
-      .num_input_terms = num_input_terms,
+      .quantization = quantization,
       .scalings = {},
       .sums = {}};
   if (is_smoothed(weights, exact_)) {
@@ -170,7 +173,7 @@ void ProductErrors::add(std::string name, const ModelWeights& weights, size_t nu
 }
 
 std::vector<float> ProductErrors::product(
-    const WeightMatrix& weights, size_t num_input_terms, ConstRows x
+    const WeightMatrix& weights, size_t num_terms, ConstRows x
 ) {
   const WeightFormat formats[] = {
       {DType::kFloat32}, {DType::kBFloat16}, {DType::kBFloat16, QuantizedFormat::kInt8}};
@@ -190,7 +193,7 @@ std::vector<float> ProductErrors::product(
        .weights = weights,
        .bias = {},
        .out = {out.data(), x.num_rows, num_rows, num_rows},
-       .num_terms = num_input_terms,
+       .num_terms = num_terms,
        .scratch = scratch->bytes()}
   );
   return out;
@@ -210,7 +213,7 @@ void ProductErrors::observe(const MatrixPlace& place, ConstRows x) {
     }
     const std::vector<float> found = product(
         matrix_at(variant.weights, place),
-        variant.num_input_terms,
+        num_input_terms(variant.quantization, place.kind),
         {inputs.data(), x.num_rows, x.num_columns, x.num_columns}
     );
     Sum& sum = variant.sums[{place.kind, place.layer}];

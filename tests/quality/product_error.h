@@ -3,11 +3,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/quantized/quantization.h"
 #include "model/config.h"
 #include "model/decoder.h"
 #include "model/weights.h"
@@ -32,9 +34,12 @@ class ProductErrors : public InputObserver {
   ProductErrors(const ModelConfig& config, const ModelWeights& exact, ThreadPool& pool)
       : config_(config), exact_(exact), pool_(pool) {}
 
-  // `weights`: of the same model, rounded while loading or calibrated. `num_input_terms`: as
-  // Quantization.
-  void add(std::string name, const ModelWeights& weights, size_t num_input_terms = 1);
+  // `weights`: of the same model, in that quantization, rounded while loading or calibrated.
+  void add(
+      std::string name,
+      const ModelWeights& weights,
+      const std::optional<Quantization>& quantization = {}
+  );
 
   void observe(const MatrixPlace& place, ConstRows x) override;
 
@@ -53,11 +58,11 @@ class ProductErrors : public InputObserver {
   struct Variant {
     std::string name;
     const ModelWeights& weights;
-    size_t num_input_terms = 1;
+    std::optional<Quantization> quantization = {};
     std::map<Place, ProductScaling> scalings;
     std::map<Place, Sum> sums;
   };
-  std::vector<float> product(const WeightMatrix& weights, size_t num_input_terms, ConstRows x);
+  std::vector<float> product(const WeightMatrix& weights, size_t num_terms, ConstRows x);
 
   const ModelConfig& config_;
   const ModelWeights& exact_;

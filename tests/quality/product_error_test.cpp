@@ -120,7 +120,7 @@ void expect_errors(
             ? calibrate(path, quantization.format, texts, pool).weights
             : weights_of(*checkpoint, config, {DType::kBFloat16, quantization}, pool)
     ));
-    errors.add(bound.variant.name(), *rounded.back(), quantization.num_input_terms);
+    errors.add(bound.variant.name(), *rounded.back(), quantization);
   }
 
   const Loaded reader = load(path, std::nullopt);
@@ -149,8 +149,8 @@ TEST(ProductErrors, OfSmolLm2StayWithinTheirBounds) {
   const std::optional<std::string> path = smollm2_path();
   if (!path) GTEST_SKIP() << "the default model is missing: ./dev setup fetches it";
   const ErrorBound bounds[] = {
-      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, {0.72, 0.95, 0.95, 0.9, 0.85}},
-      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, {0.35, 0.55, 0.5, 0.75, 0.55}},
+      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, {0.72, 0.95, 0.95, 1.1, 0.85}},
+      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, {0.35, 0.55, 0.5, 1.35, 0.55}},
       {{QuantizedFormat::kInt4, Rounding::kAtLoad}, {10.5, 13, 12.5, 12, 1.1}},
       {{QuantizedFormat::kInt4, Rounding::kCalibrated}, {4.6, 7.4, 6.4, 10.3, 0.9}},
   };
@@ -165,8 +165,8 @@ TEST(ProductErrors, OfStories260kStayWithinTheirBounds) {
     GTEST_SKIP() << "../shared/data/models/stories260k is missing";
   }
   const ErrorBound bounds[] = {
-      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, {0.4, 0.75, 0.8, 1.15, 0.45}},
-      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, {0.35, 0.8, 0.65, 0.85, 0.35}},
+      {{QuantizedFormat::kInt8, Rounding::kAtLoad}, {0.4, 0.75, 0.8, 1.4, 0.45}},
+      {{QuantizedFormat::kInt8, Rounding::kCalibrated}, {0.35, 0.8, 0.65, 1.2, 0.35}},
       {{QuantizedFormat::kInt4, Rounding::kAtLoad}, {5.4, 10.3, 9.9, 14.5, 0.6}},
       {{QuantizedFormat::kInt4, Rounding::kCalibrated}, {4.6, 10.8, 9, 11.4, 0.5}},
   };

@@ -279,18 +279,16 @@ Result<SpeedLayout> layout_of(const EngineFlags& flags, const LocalRunner& runne
   };
 }
 
-// What the matrices of most layers are multiplied as, in so many terms: each is a product of its
-// own.
-struct Multiplication {
-  DotOperands operands;
-  size_t num_terms = 1;
-};
-Multiplication multiplication_of(const LocalRunner& runner, Isa isa) {
-  if (!runner.quantization) {
-    return {runner.dtype == DType::kBFloat16 ? DotOperands::kBFloat16 : DotOperands::kFloat32};
-  }
-  if (multiplies_bfloat16(isa, runner.quantization->format)) return {DotOperands::kBFloat16};
-  return {DotOperands::kInt8, runner.quantization->num_input_terms};
+// What the layers' matrices are multiplied as integers by; none where they are not.
+std::optional<Quantization> integers_of(const LocalRunner& runner, Isa isa) {
+  if (!runner.quantization || multiplies_bfloat16(isa, runner.quantization->format)) return {};
+  return runner.quantization;
+}
+
+DotOperands operands_of(const LocalRunner& runner, Isa isa) {
+  if (integers_of(runner, isa)) return DotOperands::kInt8;
+  const bool is_bfloat16 = runner.quantization || runner.dtype == DType::kBFloat16;
+  return is_bfloat16 ? DotOperands::kBFloat16 : DotOperands::kFloat32;
 }
 
 // What is measured beside the model, and what rows say of it.
@@ -315,8 +313,7 @@ Result<Limits> limits_of(const LocalRunner& runner, Isa isa) {
   Result<MachineLimits> measured = MachineLimits::prepare(*runner.threads, isa);
   if (!measured) return measured.error();
   const auto machine = std::make_shared<MachineLimits>(*std::move(measured));
-  const DotInstruction instruction =
-      fastest_dot_instruction(multiplication_of(runner, isa).operands, isa);
+  const DotInstruction instruction = fastest_dot_instruction(operands_of(runner, isa), isa);
   limits.read = [machine, instruction] {
     return LimitReading{
         machine->measure_read_bytes_per_second(),
@@ -343,11 +340,8 @@ Result<int> measure(
   plan.layout = *layout;
   plan.num_repetitions = flags.num_repetitions;
   plan.read_limits = limits->read;
-  const auto num_terms = static_cast<double>(multiplication_of(runner, isa).num_terms);
-  plan.work_of = [&](const ForwardBatch& batch) {
-    ForwardWork work = forward_work(runner.config, runner.bytes, batch);
-    work.matrix_operations *= num_terms;
-    return work;
+  plan.work_of = [&, integers = integers_of(runner, isa)](const ForwardBatch& batch) {
+    return forward_work(runner.config, runner.bytes, integers, batch);
   };
   plan.on_progress = [&bar](double fraction, const std::string& what) {
     bar->show(fraction, what);

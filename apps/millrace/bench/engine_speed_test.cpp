@@ -49,7 +49,7 @@ SpeedPlan tiny_plan() {
   plan.num_repetitions = 3;
   plan.work_of = [](const ForwardBatch& batch) {
     return forward_work(
-        tiny_config(ModelFamily::kQwen2), {.step_weights = 1000, .kv_per_token = 10}, batch
+        tiny_config(ModelFamily::kQwen2), {.step_weights = 1000, .kv_per_token = 10}, {}, batch
     );
   };
   return plan;

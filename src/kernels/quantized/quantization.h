@@ -1,12 +1,14 @@
 // How a model's matrices are quantized: what is kept of them, and what their inputs are multiplied
 // as. The spellings of `--quantization`:
 //
-//   int8   weights of 8 bits, inputs of two terms of 8 bits: the near-lossless one
+//   int8   weights of 8 bits, inputs of two terms of 8 bits, but for those of `down`, which have
+//   one
+//          (model/input_terms.h): the near-lossless one
 //   w8a8   the same weights, inputs of 8 bits: faster with many tokens at once, and worse
 //   int4   weights of 4 bits, inputs of 8 bits, which lose nothing beside them
 //
-// docs/decisions/0015 has the numbers. With AMX inputs of int8 and of w8a8 are bfloat16 and both
-// are the same; those of int4 have one scale a token (0020).
+// docs/decisions/0015 and 0022 have the numbers. With AMX inputs of int8 and of w8a8 are bfloat16
+// and both are the same; those of int4 have one scale a token (0020).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +21,7 @@ namespace millrace {
 
 struct Quantization {
   QuantizedFormat format;
-  size_t num_input_terms;  // of 8 bits each (encode_rows.h)
+  size_t num_input_terms;  // of 8 bits each (encode_rows.h), of most matrices
 
   // As its weights are multiplied where nothing else is asked for.
   constexpr Quantization(QuantizedFormat kept)  // NOLINT(google-explicit-constructor)
