@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "interrupt_signal.h"
 #include "local_chat.h"
 #include "model_flags.h"
+#include "ranks.h"
 #include "remote_chat.h"
 #include "sampling_flags.h"
 #include "terminal.h"
@@ -33,6 +35,7 @@ struct ChatFlags {
 
 void add_flags(CommandLine& line, ChatFlags& flags) {
   add_model_flags(line, flags.model);
+  add_tensor_parallel_flag(line, flags.model);
   line.add("--url", flags.remote.url, "a server to talk to: http://host:8000, https, unix:PATH");
   line.add("--api-key", flags.remote.api_key, "the key that the server asks for, with --url");
   line.add("--model-name", flags.remote.model_name, "the server's model (its first), with --url");
@@ -51,21 +54,51 @@ void add_flags(CommandLine& line, ChatFlags& flags) {
   );
 }
 
-Result<std::unique_ptr<ChatBackend>> make_backend(ChatFlags flags, bool is_quiet) {
-  if (!flags.remote.url.empty()) {
-    if (flags.model.model != kDefaultModel) {
-      return invalid_argument("--url and MODEL exclude each other: see --model-name", "--url");
-    }
+Result<void> check(const ChatFlags& flags) {
+  if (flags.remote.url.empty()) {
+    if (flags.remote.model_name.empty()) return {};
+    return invalid_argument("--model-name goes with --url", "--model-name");
+  }
+  if (flags.model.model != kDefaultModel) {
+    return invalid_argument("--url and MODEL exclude each other: see --model-name", "--url");
+  }
+  if (flags.model.tensor_parallel_size != 1) {
+    return invalid_argument(
+        "--url and --tensor-parallel-size exclude each other", "--tensor-parallel-size"
+    );
+  }
+  return {};
+}
+
+// A model of this machine: how it is loaded, and the processes that share it.
+struct LocalSetup {
+  LocalModelOptions options;
+  std::unique_ptr<ProcessGroup> ranks;
+};
+
+// Nothing where a server has the model. REQUIRES: no other thread has been started.
+Result<std::optional<LocalSetup>> set_up(const ChatFlags& flags) {
+  if (!flags.remote.url.empty()) return std::optional<LocalSetup>();
+  Result<LocalModelOptions> options = model_options_of(flags.model);
+  if (!options) return options.error();
+  Result<std::unique_ptr<ProcessGroup>> ranks = start_ranks(*options);
+  if (!ranks) return ranks.error();
+  return std::optional<LocalSetup>({*std::move(options), *std::move(ranks)});
+}
+
+// `setup`: set_up().
+Result<std::unique_ptr<ChatBackend>> make_backend(
+    ChatFlags flags, const std::optional<LocalSetup>& setup, bool is_quiet
+) {
+  if (!setup) {
     flags.remote.fields = std::move(flags.fields);
     if (flags.model.seed) flags.remote.fields["seed"] = *flags.model.seed;
     Result<std::unique_ptr<RemoteChat>> chat = RemoteChat::connect(flags.remote);
     if (!chat) return chat.error();
     return std::unique_ptr<ChatBackend>(*std::move(chat));
   }
-  if (!flags.remote.model_name.empty()) {
-    return invalid_argument("--model-name goes with --url", "--model-name");
-  }
-  Result<std::unique_ptr<LocalChat>> chat = LocalChat::load(flags.model, std::move(flags.fields));
+  Result<std::unique_ptr<LocalChat>> chat =
+      LocalChat::load(setup->options, std::move(flags.fields));
   if (!chat) return chat.error();
   if (!is_quiet) {
     for (const std::string& line : (*chat)->start_lines()) print_stderr("{}\n", line);
@@ -78,6 +111,9 @@ Result<void> chat(ChatFlags flags) {
   options.is_terminal = ::isatty(STDOUT_FILENO) == 1;
   options.is_interactive = options.is_terminal && ::isatty(STDIN_FILENO) == 1;
   options.system = flags.system;
+  if (auto checked = check(flags); !checked) return checked.error();
+  const Result<std::optional<LocalSetup>> setup = set_up(flags);
+  if (!setup) return setup.error();
   std::unique_ptr<InterruptSignal> signal;  // without a person, Ctrl-C ends the process
   if (options.is_interactive) {
     Result<std::unique_ptr<InterruptSignal>> made = InterruptSignal::make();
@@ -85,7 +121,7 @@ Result<void> chat(ChatFlags flags) {
     signal = *std::move(made);
   }
   Result<std::unique_ptr<ChatBackend>> backend =
-      make_backend(std::move(flags), options.is_interactive);
+      make_backend(std::move(flags), *setup, options.is_interactive);
   if (!backend) return backend.error();
   Result<LineInput> input = LineInput::make(STDIN_FILENO);
   if (!input) return input.error();

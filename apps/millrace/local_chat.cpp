@@ -7,6 +7,7 @@
 
 #include "engine/event_queue.h"
 #include "local_time.h"
+#include "model_flags.h"
 #include "server/choice_text.h"
 
 namespace millrace {
@@ -66,11 +67,9 @@ class Turn {
 
 }  // namespace
 
-Result<std::unique_ptr<LocalChat>> LocalChat::load(const ModelFlags& flags, json::object fields) {
-  Result<LocalModelOptions> options = model_options_of(flags);
-  if (!options) return options.error();
-  std::string name = name_of_path(options->text.model);
-  Result<LocalModel> model = load_with_progress(*std::move(options));
+Result<std::unique_ptr<LocalChat>> LocalChat::load(LocalModelOptions options, json::object fields) {
+  std::string name = name_of_path(options.text.model);
+  Result<LocalModel> model = load_with_progress(std::move(options));
   if (!model) return model.error();
   if (!model->text.chat_template) {
     return unsupported(name + " has no chat template: give one with --chat-template");

@@ -7,7 +7,6 @@
 
 #include "chat_backend.h"
 #include "generate_input.h"
-#include "model_flags.h"
 #include "server/local_model.h"
 
 namespace millrace {
@@ -15,7 +14,7 @@ namespace millrace {
 class LocalChat final : public ChatBackend {
  public:
   // Loads the model. `fields`: the sampling flags. kUnsupported: it has no chat template.
-  static Result<std::unique_ptr<LocalChat>> load(const ModelFlags& flags, json::object fields);
+  static Result<std::unique_ptr<LocalChat>> load(LocalModelOptions options, json::object fields);
 
   Result<ChatAnswer> answer(
       const json::array& messages, const OnText& on_text, const std::stop_token& stop

@@ -22,6 +22,7 @@
 #include "model_flags.h"
 #include "offline_batch.h"
 #include "progress_bar.h"
+#include "ranks.h"
 #include "record_flag.h"
 #include "terminal.h"
 
@@ -85,6 +86,7 @@ void add_flags(CommandLine& line, RunBatchFlags& flags) {
       "do again what an earlier run answered with an error"
   );
   add_model_flags(line, flags.model);
+  add_tensor_parallel_flag(line, flags.model);
   line.add_callback(
       "--served-model-name",
       [&flags](const std::string& name) -> Result<void> {
@@ -121,15 +123,13 @@ Result<void> check(RunBatchFlags& flags) {
   return {};
 }
 
-Result<LocalModel> load(const RunBatchFlags& flags) {
-  Result<LocalModelOptions> options = model_options_of(flags.model);
-  if (!options) return options.error();
-  options->engine.logprobs_max = flags.max_logprobs;
+Result<LocalModel> load(const RunBatchFlags& flags, LocalModelOptions options) {
+  options.engine.logprobs_max = flags.max_logprobs;
   const auto warn = [](std::string_view message) { print_stderr("{}\n", message); };
-  if (auto opened = record_steps(flags.record, warn, options->engine); !opened) {
+  if (auto opened = record_steps(flags.record, warn, options.engine); !opened) {
     return opened.error();
   }
-  return load_with_progress(*std::move(options));
+  return load_with_progress(std::move(options));
 }
 
 double tokens_per_second(const BatchProgress& progress) {
@@ -181,6 +181,10 @@ void print_summary(const BatchProgress& progress, const BatchOutput& output) {
 // The exit code.
 Result<int> run_batch_command(RunBatchFlags& flags) {
   if (auto checked = check(flags); !checked) return checked.error();
+  Result<LocalModelOptions> model_options = model_options_of(flags.model);
+  if (!model_options) return model_options.error();
+  const Result<std::unique_ptr<ProcessGroup>> ranks = start_ranks(*model_options);
+  if (!ranks) return ranks.error();
   Result<std::unique_ptr<InterruptSignal>> signals = InterruptSignal::make({SIGINT, SIGTERM});
   if (!signals) return signals.error();
   const auto line_bytes_max =
@@ -197,7 +201,7 @@ Result<int> run_batch_command(RunBatchFlags& flags) {
   if (const size_t count = answered.num_answered() + answered.num_failed(); count > 0) {
     print_stderr("{} has {} answers already; going on\n", output->name(), count);
   }
-  Result<LocalModel> model = load(flags);
+  Result<LocalModel> model = load(flags, *std::move(model_options));
   if (!model) return model.error();
   for (const std::string& line : model->start_lines) print_stderr("{}\n", line);
 

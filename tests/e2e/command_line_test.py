@@ -62,6 +62,8 @@ class Basics(unittest.TestCase):
             (["generate", "--prompt", "x", "--enforce-eager"], "--enforce-eager is of --device cuda"),
             (["generate", "--prompt", "x", "--gpu-memory-utilization", "0.5"], "--gpu-memory-utilization is of --device cuda"),
             (["serve", "--engine", "null", "--device", "cuda"], "--device"),
+            (["chat", "--url", "http://127.0.0.1:1", "--tensor-parallel-size", "2"],
+             "--url and --tensor-parallel-size exclude each other"),
             (["generate", "--prompt", "x", "--tensor-parallel-size", "0"], "--tensor-parallel-size must be 1 to 64"),
             (["generate", "--prompt", "x", "--tensor-parallel-size", "2", "--device", "cuda"],
              "--tensor-parallel-size is of --device cpu"),

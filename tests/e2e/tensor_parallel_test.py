@@ -4,6 +4,7 @@
     tensor_parallel_test.py BINARY [--sanitized] [unittest arguments]
 """
 
+import json
 import os
 import pathlib
 import signal
@@ -66,17 +67,59 @@ class AnswersTest(unittest.TestCase):
         self.assertEqual(self.answers(2), alone)
         self.assertEqual(self.answers(4), alone)  # two KV heads, each had by two
 
-    def test_generate_gives_the_answer_of_one_process(self):
+    def assert_same(self, command, *arguments, stdin="", read=None):
+        """That a command prints the same, or writes what `read` reads, with one process and with two."""
         with tempfile.TemporaryDirectory() as folder:
             model = write_model_folder(pathlib.Path(folder) / "model")
-            command = [Setting.binary, "generate", model, "--load-format", "dummy", "--prompt", "Once", "--raw",
-                       "--max-tokens", "50", "--temperature", "0", "--dtype", "float32", "--max-model-len", "256"]
-            outputs = [subprocess.run([*command, "--tensor-parallel-size", str(size)], capture_output=True, check=True,
-                                      timeout=PATIENCE_S).stdout for size in (1, 2)]
-        self.assertEqual(outputs[1], outputs[0])
+            found = []
+            for size in ("1", "2"):
+                line = [Setting.binary, command, model, "--load-format", "dummy", "--dtype", "float32",
+                        "--max-model-len", "256", *arguments, "--tensor-parallel-size", size]
+                result = subprocess.run(line, input=stdin, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                found.append(read(result.stdout) if read else result.stdout)
+        self.assertTrue(found[0])
+        self.assertEqual(found[1], found[0])
+
+    def test_generate_gives_the_answer_of_one_process(self):
+        self.assert_same("generate", "--prompt", "Once", "--raw", "--max-tokens", "50", "--temperature", "0")
+
+    def test_chat_gives_the_answers_of_one_process(self):
+        self.assert_same("chat", "--max-tokens", "30", "--temperature", "0", stdin="Once\nand twice\n")
+
+    def test_run_batch_gives_the_answers_of_one_process(self):
+        bodies = [{"prompt": "abcdef"[:1 + number], "max_tokens": 20, "temperature": number % 2} for number in range(6)]
+        lines = [json.dumps({"custom_id": str(number), "method": "POST", "url": "/v1/completions", "body": body})
+                 for number, body in enumerate(bodies)]
+
+        def said(output):
+            answers = [json.loads(line) for line in output.splitlines()]
+            self.assertEqual({answer["response"]["status_code"] for answer in answers}, {200})
+            return {answer["custom_id"]: answer["response"]["body"]["choices"] for answer in answers}
+
+        self.assert_same("run-batch", "-i", "-", "-o", "-", stdin="\n".join(lines) + "\n", read=said)
 
 
 class EndTest(unittest.TestCase):
+    def test_a_batch_that_is_stopped_ends_all_of_them(self):
+        body = {"prompt": "a", "max_tokens": 3000, "temperature": 0, "ignore_eos": True}
+        line = json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}) + "\n"
+        with tempfile.TemporaryDirectory() as folder:
+            model = write_model_folder(pathlib.Path(folder) / "model")
+            requests = pathlib.Path(folder) / "requests.jsonl"
+            requests.write_text(line)
+            batch = subprocess.Popen([Setting.binary, "run-batch", model, "--load-format", "dummy", "-i", requests,
+                                      "-o", pathlib.Path(folder) / "answers.jsonl", "--tensor-parallel-size", "2"],
+                                     stderr=subprocess.PIPE, text=True)
+            with batch:
+                self.assertIn("parameters", batch.stderr.readline())  # the model is loaded
+                followers = children_of(batch.pid)
+                self.assertEqual(len(followers), 1)
+                for pid in (*followers, batch.pid):  # as a terminal does
+                    os.kill(pid, signal.SIGINT)
+                self.assertEqual(batch.wait(PATIENCE_S), 130, batch.stderr.read())
+            wait_until_gone(followers)
+
     def test_a_signal_ends_all_of_them(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             with shared_server(2) as server:
