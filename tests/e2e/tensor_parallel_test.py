@@ -102,23 +102,25 @@ class AnswersTest(unittest.TestCase):
 
 class EndTest(unittest.TestCase):
     def test_a_batch_that_is_stopped_ends_all_of_them(self):
-        body = {"prompt": "a", "max_tokens": 3000, "temperature": 0, "ignore_eos": True}
-        line = json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}) + "\n"
+        def line(number, max_tokens):
+            body = {"prompt": "a", "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
+            return json.dumps({"custom_id": str(number), "method": "POST", "url": "/v1/completions", "body": body}) + "\n"
+
         with tempfile.TemporaryDirectory() as folder:
             model = write_model_folder(pathlib.Path(folder) / "model")
-            requests = pathlib.Path(folder) / "requests.jsonl"
-            requests.write_text(line)
+            requests, answers = (pathlib.Path(folder) / name for name in ("requests.jsonl", "answers.jsonl"))
+            requests.write_text(line(0, 1) + "".join(line(1 + number, 3000) for number in range(200)))
             batch = subprocess.Popen([Setting.binary, "run-batch", model, "--load-format", "dummy", "-i", requests,
-                                      "-o", pathlib.Path(folder) / "answers.jsonl", "--tensor-parallel-size", "2"],
-                                     stderr=subprocess.PIPE, text=True)
+                                      "-o", answers, "--tensor-parallel-size", "2"], stderr=subprocess.PIPE, text=True)
             with batch:
-                self.assertIn("parameters", batch.stderr.readline())  # the model is loaded
+                eventually(lambda: answers.exists() and answers.read_text(), what="the first answer")
                 followers = children_of(batch.pid)
                 self.assertEqual(len(followers), 1)
                 for pid in (*followers, batch.pid):  # as a terminal does
                     os.kill(pid, signal.SIGINT)
-                self.assertEqual(batch.wait(PATIENCE_S), 130, batch.stderr.read())
+                self.assertEqual(batch.wait(PATIENCE_S), 130)
             wait_until_gone(followers)
+            self.assertEqual(len(answers.read_text().splitlines()), 1, "the long ones have no answer")
 
     def test_a_signal_ends_all_of_them(self):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -145,14 +147,18 @@ class EndTest(unittest.TestCase):
             server.process.returncode = 0
 
     def test_what_cannot_be_split_is_one_line(self):
+        commands = {"serve": ["--port", "0", "--log-level", "error"], "generate": ["--prompt", "x"], "chat": [],
+                    "run-batch": ["-i", "-", "-o", "-"]}
         with tempfile.TemporaryDirectory() as folder:
             model = write_model_folder(pathlib.Path(folder) / "model")
-            result = subprocess.run([Setting.binary, "serve", model, "--load-format", "dummy", "--port", "0",
-                                     "--tensor-parallel-size", "3", "--log-level", "error"], capture_output=True,
-                                    text=True, timeout=PATIENCE_S, check=False)
-        self.assertEqual(result.returncode, 1)
-        self.assertEqual(result.stderr, "millrace serve: 4 attention heads cannot be split over 3 processes: "
-                                        "expected a multiple\n")
+            for command, arguments in commands.items():
+                with self.subTest(command):
+                    line = [Setting.binary, command, model, "--load-format", "dummy", *arguments,
+                            "--tensor-parallel-size", "3"]
+                    result = subprocess.run(line, input="", capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+                    self.assertEqual(result.returncode, 1)
+                    self.assertEqual(result.stderr, f"millrace {command}: 4 attention heads cannot be split over 3 "
+                                                    "processes: expected a multiple\n")
 
 
 if __name__ == "__main__":
