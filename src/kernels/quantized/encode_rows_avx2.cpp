@@ -15,19 +15,37 @@ struct Ops {
     const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF));
     return {_mm256_and_ps(a.lo, mask), _mm256_and_ps(a.hi, mask)};
   }
-  [[gnu::always_inline]] static void store_low_bytes(unsigned char* p, Avx2Lanes a) {
-    const __m256i low = _mm256_set1_epi32(0xFF);
-    const __m256i first = _mm256_and_si256(_mm256_castps_si256(a.lo), low);
-    const __m256i second = _mm256_and_si256(_mm256_castps_si256(a.hi), low);
-    // Packing works within 128-bit halves; the permutation puts the quarters back in order.
-    const __m256i words =
-        _mm256_permute4x64_epi64(_mm256_packus_epi32(first, second), _MM_SHUFFLE(3, 1, 2, 0));
-    const __m128i bytes =
-        _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+  struct ByteSums {
+    __m256i fours[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+
+    [[gnu::always_inline]] void add(size_t half, __m256i bytes) {
+      const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+      const __m256i products = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+      fours[half] = _mm256_add_epi32(fours[half], products);
+    }
+    [[gnu::always_inline]] Avx2Lanes lanes() const {
+      return {_mm256_cvtepi32_ps(fours[0]), _mm256_cvtepi32_ps(fours[1])};
+    }
+  };
+  [[gnu::always_inline]] static void store_rounded(
+      unsigned char* p, const Avx2Lanes (&parts)[4], ByteSums& sums
+  ) {
+#pragma GCC unroll 2
+    for (size_t half = 0; half < 2; ++half) {
+      const __m256i bytes = thirty_two_bytes(parts[2 * half], parts[2 * half + 1]);
+      sums.add(half, bytes);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32 * half), bytes);
+    }
   }
 
  private:
+  [[gnu::always_inline]] static __m256i thirty_two_bytes(Avx2Lanes a, Avx2Lanes b) {
+    // Packing takes four of each register in turn.
+    const __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
+    const __m256i high = _mm256_packs_epi32(_mm256_cvtps_epi32(b.lo), _mm256_cvtps_epi32(b.hi));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+  }
   template <int kStep>
   [[gnu::always_inline]] static __m256 within_eight(__m256 a) {
     __m256 other;

@@ -19,9 +19,6 @@ struct Ops {
     return {_mm512_fmadd_ps(a.v, sign, partner<kStep>(a.v))};
   }
   [[gnu::always_inline]] static Avx512Lanes absolute(Avx512Lanes a) { return {_mm512_abs_ps(a.v)}; }
-  [[gnu::always_inline]] static void store_low_bytes(unsigned char* p, Avx512Lanes a) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_castps_si512(a.v)));
-  }
   [[gnu::always_inline]] static Avx512Lanes swap_middle(Avx512Lanes a) {
     return {_mm512_permute_ps(a.v, _MM_SHUFFLE(3, 1, 2, 0))};
   }
@@ -42,6 +39,7 @@ struct Ops {
       const __m512i pairs = _mm512_maddubs_epi16(_mm512_set1_epi8(1), bytes);
       fours = _mm512_add_epi32(fours, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
     }
+    [[gnu::always_inline]] Avx512Lanes lanes() const { return {_mm512_cvtepi32_ps(fours)}; }
     [[gnu::always_inline]] int total() const { return _mm512_reduce_add_epi32(fours); }
   };
   [[gnu::always_inline]] static void store_rounded(

@@ -16,6 +16,10 @@ constexpr size_t kRotationMax = 1024;
 // two bytes have 2^20.
 constexpr int32_t kSumStart = 0x4B400000;
 
+// A group whose largest magnitude is less is rounded as if it were this, to zeros or nearly: its
+// steps have a finite inverse.
+constexpr float kLeastPeak = 0x1p-100F;
+
 // Steps of a second term in one of the first: what that lost is half a step at most, 127 steps of
 // these.
 constexpr float kSecondTermSteps = 254.0F;

@@ -1,168 +1,154 @@
-// encode_rows on sixteen lanes. See lanes.h for the rules of this file. `Ops` is what Lanes lack:
+// encode_rows on sixteen lanes. See lanes.h for the rules of this file. `Ops` is what Lanes lack,
+// as in rotate_rows_lanes.h, and
 //
-//   butterfly<h>(a)     lane i of the result is a[i] + a[i ^ h] where i & h is 0, else
-//                       a[i ^ h] - a[i]; h is 8, 4, 2 or 1
 //   absolute(a)
-//   store_low_bytes(p, a)  the lowest byte of each lane's bits
+//   store_rounded(p, parts, sums)   four Lanes to the nearest bytes, which are added to `sums`, of
+//                       type ByteSums, whose lanes() together are their total. REQUIRES: magnitudes
+//                       that round to 127 at most; what is no number becomes any byte
 #pragma once
 
 #include "kernels/lanes.h"
 #include "kernels/quantized/encode_rows_kernel.h"
+#include "kernels/quantized/rotate_rows_lanes.h"
 
 namespace millrace {
 namespace {
 
-// Within sixteen.
-template <class Lanes, class Ops>
-[[gnu::always_inline]] inline Lanes rotate_sixteen(Lanes a) {
-  a = Ops::template butterfly<8>(a);
-  a = Ops::template butterfly<4>(a);
-  a = Ops::template butterfly<2>(a);
-  return Ops::template butterfly<1>(a);
-}
-
+// Lanes of sixteen groups, to be combined within each group: for all of them at once, because the
+// lanes of one are combined one step after the other.
 template <class Lanes>
-[[gnu::always_inline]] inline void add_and_subtract(Lanes& a, Lanes& b) {
-  const Lanes difference = Lanes::sub(a, b);
-  a = Lanes::add(a, b);
-  b = difference;
-}
+struct LanesOfGroups {
+  alignas(64) float rows[kLanes * kLanes];
 
-// The last six steps of the transform, in registers.
-template <class Lanes, class Ops>
-[[gnu::always_inline]] inline void rotate_sixty_four(Lanes (&parts)[4]) {
-  add_and_subtract(parts[0], parts[2]);
-  add_and_subtract(parts[1], parts[3]);
-  add_and_subtract(parts[0], parts[1]);
-  add_and_subtract(parts[2], parts[3]);
-#pragma GCC unroll 4
-  for (size_t i = 0; i < 4; ++i) parts[i] = rotate_sixteen<Lanes, Ops>(parts[i]);
-}
-
-// The steps before those: partners `step` apart, from size / 2 down to 64.
-template <class Lanes>
-void rotate_far(float* block, size_t size) {
-  for (size_t step = size / 2; step >= 64; step /= 2) {
-    for (size_t begin = 0; begin < size; begin += 2 * step) {
-      for (size_t i = begin; i < begin + step; i += kLanes) {
-        Lanes a = Lanes::load(block + i);
-        Lanes b = Lanes::load(block + i + step);
-        add_and_subtract(a, b);
-        Lanes::store(block + i, a);
-        Lanes::store(block + i + step, b);
-      }
+  [[gnu::always_inline]] void put(size_t group, Lanes lanes) {
+    Lanes::store(rows + group * kLanes, lanes);
+  }
+  // Lane i of the result is of group i, of which there are `num_groups`.
+  template <class Function>
+  [[gnu::always_inline]] Lanes combined(size_t num_groups, const Function& function) {
+    for (size_t group = num_groups; group < kLanes; ++group) put(group, Lanes::zero());
+    alignas(64) float columns[kLanes * kLanes];
+    Lanes::transpose(rows, kLanes, columns);
+    Lanes result = Lanes::load(columns);
+#pragma GCC unroll 15
+    for (size_t i = 1; i < kLanes; ++i) {
+      result = function(result, Lanes::load(columns + i * kLanes));
     }
+    return result;
   }
-}
-
-template <class Lanes, class Ops>
-void rotate_lanes(float* block, size_t size) {
-  rotate_far<Lanes>(block, size);
-  for (size_t begin = 0; begin < size; begin += 64) {
-    Lanes parts[4];
-#pragma GCC unroll 4
-    for (size_t i = 0; i < 4; ++i) parts[i] = Lanes::load(block + begin + i * kLanes);
-    rotate_sixty_four<Lanes, Ops>(parts);
-#pragma GCC unroll 4
-    for (size_t i = 0; i < 4; ++i) Lanes::store(block + begin + i * kLanes, parts[i]);
-  }
-}
-
-// Where a group's terms go.
-struct EncodedGroup {
-  unsigned char* values;  // [num_terms][64]
-  float* scales;          // [num_terms]
-  int* starts;            // [num_terms]
 };
 
-// One term: its bytes and what its sum of products starts with; in `steps` what they leave over, in
-// steps of this term. The sum is exact: integers of at most 64 * 127.
-template <class Lanes, class Ops>
-[[gnu::always_inline]] inline int round_term(Lanes (&steps)[4], unsigned char* values) {
-  Lanes sum = Lanes::zero();
-#pragma GCC unroll 4
-  for (size_t i = 0; i < 4; ++i) {
-    Lanes value =
-        Lanes::min(Lanes::max(steps[i], Lanes::broadcast(-127.0F)), Lanes::broadcast(127.0F));
-    const Lanes shifted = Lanes::add(value, Lanes::broadcast(kRoundingShift));
-    Ops::store_low_bytes(values + i * kLanes, shifted);
-    const Lanes rounded = Lanes::sub(shifted, Lanes::broadcast(kRoundingShift));
-    sum = Lanes::add(sum, rounded);
-    steps[i] = Lanes::sub(steps[i], rounded);
-  }
-  return kSumStart - 128 * static_cast<int>(Lanes::sum(sum));
-}
-
-// Rotates the last six steps and rounds.
-template <class Lanes, class Ops, size_t kTerms>
-[[gnu::always_inline]] inline void encode_group(const float* block, const EncodedGroup& out) {
-  Lanes parts[4];
-#pragma GCC unroll 4
-  for (size_t i = 0; i < 4; ++i) parts[i] = Lanes::load(block + i * kLanes);
-  rotate_sixty_four<Lanes, Ops>(parts);
-  Lanes peaks = Lanes::max(Ops::absolute(parts[0]), Ops::absolute(parts[1]));
-  peaks = Lanes::max(peaks, Ops::absolute(parts[2]));
-  peaks = Lanes::max(peaks, Ops::absolute(parts[3]));
-  const float peak = Lanes::max_of(peaks);
-  const Lanes inverse = Lanes::broadcast(peak > 0.0F ? 127.0F / peak : 0.0F);
-#pragma GCC unroll 4
-  for (size_t i = 0; i < 4; ++i) parts[i] = Lanes::mul(parts[i], inverse);
-  out.scales[0] = peak * (1.0F / 127.0F);
-  out.starts[0] = round_term<Lanes, Ops>(parts, out.values);
-  if constexpr (kTerms == 2) {
-#pragma GCC unroll 4
-    for (size_t i = 0; i < 4; ++i) {
-      parts[i] = Lanes::mul(parts[i], Lanes::broadcast(kSecondTermSteps));
+// Lane i of each term to out[i][term], for i < n.
+template <class Lanes, size_t kTerms>
+[[gnu::always_inline]] inline void store_terms(float* out, const Lanes (&terms)[kTerms], size_t n) {
+  if constexpr (kTerms == 1) {
+    Lanes::store_first(out, terms[0], n);
+  } else {
+    float values[kTerms][kLanes];
+    for (size_t term = 0; term < kTerms; ++term) Lanes::store(values[term], terms[term]);
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t term = 0; term < kTerms; ++term) out[i * kTerms + term] = values[term][i];
     }
-    out.scales[1] = out.scales[0] * (1.0F / kSecondTermSteps);
-    out.starts[1] = round_term<Lanes, Ops>(parts, out.values + 64);
   }
 }
 
-// Inputs [begin, begin + rotation) of row `row`, zeros past its end.
+// What the nearest integers leave over, in steps of a second term.
 template <class Lanes>
-void load_block(const RowsToRotate& rows, size_t row, size_t begin, float* block) {
-  const float* x = rows.x + row * rows.stride;
-  for (size_t i = 0; i < rows.rotation; i += kLanes) {
-    const size_t column = begin + i;
-    Lanes values = Lanes::zero();
-    if (column + kLanes <= rows.num_inputs) {
-      values = Lanes::load(x + column);
-    } else if (column < rows.num_inputs) {
-      values = Lanes::load_first(x + column, rows.num_inputs - column);
-    }
-    Lanes::store(block + i, values);
+[[gnu::always_inline]] inline void to_steps_of_second_term(Lanes (&steps)[4]) {
+#pragma GCC unroll 4
+  for (size_t part = 0; part < 4; ++part) {
+    const Lanes shift = Lanes::broadcast(kRoundingShift);
+    const Lanes rounded = Lanes::sub(Lanes::add(steps[part], shift), shift);
+    steps[part] = Lanes::mul(Lanes::sub(steps[part], rounded), Lanes::broadcast(kSecondTermSteps));
   }
 }
 
+// Groups of one row from `begin` on, sixteen or what is left; blocks do not go beyond them. The
+// same inputs of `next_row` are asked for meanwhile: what other cores wrote comes from far.
 template <class Lanes, class Ops, size_t kTerms>
-void encode_terms(const EncodeTask& task, size_t row_begin, size_t row_end) {
+void encode_groups(const EncodeTask& task, size_t row, size_t next_row, size_t begin) {
   const RowsToRotate& rows = task.rows;
-  const size_t num_columns = rows.num_groups * 64;
-  for (size_t row = row_begin; row < row_end; ++row) {
-    unsigned char* values = task.out + row * task.out_stride;
-    float* scales = reinterpret_cast<float*>(values + num_columns * kTerms);
-    int* starts = reinterpret_cast<int*>(scales + rows.num_groups * kTerms);
-    for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
-      alignas(64) float block[kRotationMax];
-      load_block<Lanes>(rows, row, begin, block);
-      rotate_far<Lanes>(block, rows.rotation);
-      for (size_t i = 0; i < rows.rotation; i += 64) {
-        const size_t part = (begin + i) / 64 * kTerms;
-        encode_group<Lanes, Ops, kTerms>(
-            block + i, {values + part * 64, scales + part, starts + part}
-        );
-      }
+  const size_t rest = rows.num_groups - begin;
+  const size_t num_groups = rest < kLanes ? rest : kLanes;
+  alignas(64) float rotated[kLanes * 64];
+  LanesOfGroups<Lanes> peaks;
+  for (size_t i = 0; i < num_groups * 64; i += rows.rotation) {
+    const float* const next = rows.x + next_row * rows.stride + begin * 64 + i;
+    for (size_t line = 0; line < rows.rotation; line += kLanes) __builtin_prefetch(next + line);
+    for_rotated_groups<Lanes, Ops>(
+        rows,
+        row,
+        begin * 64 + i,
+        [&](size_t input, const Lanes(&parts)[4]) {
+          const size_t place = i + input;
+#pragma GCC unroll 4
+          for (size_t part = 0; part < 4; ++part) {
+            Lanes::store(rotated + place + part * kLanes, parts[part]);
+          }
+          const Lanes first = Lanes::max(Ops::absolute(parts[0]), Ops::absolute(parts[1]));
+          const Lanes second = Lanes::max(Ops::absolute(parts[2]), Ops::absolute(parts[3]));
+          peaks.put(place / 64, Lanes::max(first, second));
+        }
+    );
+  }
+  // In this order what is no number stays.
+  const Lanes peak =
+      Lanes::max(Lanes::broadcast(kLeastPeak), peaks.combined(num_groups, [](Lanes a, Lanes b) {
+        return Lanes::max(a, b);
+      }));
+  float inverses[kLanes];
+  Lanes::store(inverses, Lanes::div(Lanes::broadcast(127.0F), peak));
+
+  unsigned char* const values = task.out + row * task.out_stride;
+  LanesOfGroups<Lanes> sums[kTerms];
+  for (size_t group = 0; group < num_groups; ++group) {
+    Lanes steps[4];
+#pragma GCC unroll 4
+    for (size_t part = 0; part < 4; ++part) {
+      steps[part] = Lanes::mul(
+          Lanes::load(rotated + group * 64 + part * kLanes), Lanes::broadcast(inverses[group])
+      );
+    }
+#pragma GCC unroll 2
+    for (size_t term = 0; term < kTerms; ++term) {
+      if (term > 0) to_steps_of_second_term(steps);
+      typename Ops::ByteSums sum;
+      Ops::store_rounded(values + ((begin + group) * kTerms + term) * 64, steps, sum);
+      sums[term].put(group, sum.lanes());
     }
   }
+
+  float* const scales = reinterpret_cast<float*>(values + rows.num_groups * kTerms * 64);
+  float* const starts = scales + rows.num_groups * kTerms;
+  Lanes scales_of_terms[kTerms];
+  Lanes starts_of_terms[kTerms];
+  Lanes scale = Lanes::mul(peak, Lanes::broadcast(1.0F / 127.0F));
+#pragma GCC unroll 2
+  for (size_t term = 0; term < kTerms; ++term) {
+    scales_of_terms[term] = scale;
+    scale = Lanes::mul(scale, Lanes::broadcast(1.0F / kSecondTermSteps));
+    // kSumStart - 128 * sum, in the bits of a float: exact below 2^22.
+    starts_of_terms[term] = Lanes::fma(
+        sums[term].combined(num_groups, [](Lanes a, Lanes b) { return Lanes::add(a, b); }),
+        Lanes::broadcast(-128.0F),
+        Lanes::broadcast(kRoundingShift)
+    );
+  }
+  store_terms(scales + begin * kTerms, scales_of_terms, num_groups);
+  store_terms(starts + begin * kTerms, starts_of_terms, num_groups);
 }
 
 template <class Lanes, class Ops>
 void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
-  if (task.num_terms == 2) {
-    encode_terms<Lanes, Ops, 2>(task, row_begin, row_end);
-  } else {
-    encode_terms<Lanes, Ops, 1>(task, row_begin, row_end);
+  for (size_t row = row_begin; row < row_end; ++row) {
+    const size_t next_row = row + 1 < row_end ? row + 1 : row;
+    for (size_t begin = 0; begin < task.rows.num_groups; begin += kLanes) {
+      if (task.num_terms == 2) {
+        encode_groups<Lanes, Ops, 2>(task, row, next_row, begin);
+      } else {
+        encode_groups<Lanes, Ops, 1>(task, row, next_row, begin);
+      }
+    }
   }
 }
 

@@ -24,6 +24,7 @@ struct Rounded {
   int value;
 };
 
+// What is no number becomes a byte, too: its group's scale is none.
 Rounded round_to_int8(float value) {
   const float shifted = smaller(larger(value, -127.0F), 127.0F) + kRoundingShift;
   const auto byte = static_cast<uint8_t>(std::bit_cast<uint32_t>(shifted));
@@ -46,9 +47,9 @@ int round_term(float (&x)[kGroup], unsigned char* values) {
 void encode_group_reference(
     const float* x, size_t num_terms, unsigned char* values, float* scales, int* starts
 ) {
-  float peak = 0.0F;
+  float peak = kLeastPeak;
   for (size_t i = 0; i < kGroup; ++i) peak = larger(peak, std::fabs(x[i]));
-  const float inverse = peak > 0.0F ? 127.0F / peak : 0.0F;
+  const float inverse = 127.0F / peak;
   float steps[kGroup];
   for (size_t i = 0; i < kGroup; ++i) steps[i] = x[i] * inverse;
   scales[0] = peak * (1.0F / 127.0F);
@@ -125,10 +126,10 @@ void encode_to_tiles_reference(const ByteTilesTask& task, size_t row_begin, size
         for (size_t i = 0; i < rows.rotation; ++i) function(begin + i, block[i]);
       }
     };
-    float peak = 0.0F;
+    float peak = kLeastPeak;
     for_inputs([&](size_t, float value) { peak = larger_magnitude(peak, value); });
     int32_t sum = 0;
-    const float inverse = peak > 0.0F ? 127.0F / peak : 0.0F;
+    const float inverse = 127.0F / peak;
     for_inputs([&](size_t input, float value) {
       const size_t tile = row / 16 * rows.num_groups * 16 + input / kGroup * task.tile_rows;
       const Rounded rounded = round_to_int8(value * inverse);

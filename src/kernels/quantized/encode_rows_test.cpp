@@ -303,6 +303,26 @@ TEST(EncodeRows, KeepsWhatIsNoNumberVisible) {
   }
 }
 
+// 127 / peak would be no number there.
+TEST(EncodeRows, RoundsWhatIsNextToNothingToZeros) {
+  ThreadPool pool(1);
+  std::vector<float> x(128, 1e-39F);
+  for (const Isa isa : supported_isas()) {
+    for (const size_t terms : {1, 2}) {
+      const Encoded encoded = encode({isa, pool}, x, 128, terms);
+      for (size_t part = 0; part < encoded.num_parts(); ++part) {
+        EXPECT_TRUE(std::isfinite(encoded.scale(0, part))) << name_of(isa);
+        EXPECT_EQ(encoded.start(0, part), kSumStart) << name_of(isa);
+        for (size_t i = 0; i < 64; ++i) EXPECT_EQ(encoded.value(0, part, i), 0) << name_of(isa);
+      }
+    }
+    const auto rows = encode_to_byte_tiles({isa, pool}, rows_of(x, 128));
+    EXPECT_TRUE(std::isfinite(rows[0].row.scale)) << name_of(isa);
+    EXPECT_EQ(rows[0].row.sum, 0) << name_of(isa);
+    EXPECT_EQ(rows[0].values, std::vector<int8_t>(128)) << name_of(isa);
+  }
+}
+
 TEST(EncodeRowsDeathTest, RefusesAScratchThatIsTooSmall) {
   ThreadPool pool(1);
   std::vector<float> x(128, 1.0F);

@@ -1,16 +1,16 @@
 // Rotated rows as tiles of AMX, on sixteen lanes. See lanes.h for the rules of this file. `Ops` is
-// what Lanes lack, as in encode_rows_lanes.h, and
+// what Lanes lack, as in rotate_rows_lanes.h and encode_rows_lanes.h, and
 //
 //   swap_middle(a)             the second and the third of every four exchanged
 //   larger_magnitudes(a, b)    of each lane; what is no number is the largest
 //   largest_magnitude(a)
-//   store_rounded(p, parts, sums)   four Lanes to the nearest bytes, at most 127, which are added
-//                              to `sums`, of type ByteSums. REQUIRES: >= -127
+//
+// and of ByteSums total().
 #pragma once
 
 #include "kernels/lanes.h"
 #include "kernels/quantized/encode_rows_kernel.h"
-#include "kernels/quantized/encode_rows_lanes.h"
+#include "kernels/quantized/rotate_rows_lanes.h"
 
 namespace millrace {
 namespace {
@@ -24,19 +24,13 @@ void write_row_of_tiles(const RotatedTilesTask& task, size_t row) {
   const size_t tile_size = task.tile_rows * kTileColumns;
   BFloat16* out = task.tiles + row / 16 * 16 * num_columns + row % 16 * kTileColumns;
   for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
-    alignas(64) float block[kRotationMax];
-    load_block<Lanes>(rows, row, begin, block);
-    rotate_far<Lanes>(block, rows.rotation);
-    for (size_t i = 0; i < rows.rotation; i += 64, out += 2 * tile_size) {
-      Lanes parts[4];
-#pragma GCC unroll 4
-      for (size_t part = 0; part < 4; ++part) parts[part] = Lanes::load(block + i + part * kLanes);
-      rotate_sixty_four<Lanes, Ops>(parts);
+    for_rotated_groups<Lanes, Ops>(rows, row, begin, [&](size_t, const Lanes(&parts)[4]) {
       Lanes::store(out, Ops::swap_middle(parts[0]));
       Lanes::store(out + kLanes, Ops::swap_middle(parts[1]));
       Lanes::store(out + tile_size, Ops::swap_middle(parts[2]));
       Lanes::store(out + tile_size + kLanes, Ops::swap_middle(parts[3]));
-    }
+      out += 2 * tile_size;
+    });
   }
 }
 
@@ -50,28 +44,22 @@ void encode_row_to_tiles(const ByteTilesTask& task, size_t row) {
   const size_t num_columns = rows.num_groups * 64;
   alignas(64) float kept[kKeptInputs];
   alignas(64) float passing[kRotationMax];
-  Lanes peaks = Lanes::zero();
+  Lanes peaks = Lanes::broadcast(kLeastPeak);
   const auto rotated = [&](size_t begin) {
     float* block = begin < kKeptInputs ? kept + begin : passing;
-    load_block<Lanes>(rows, row, begin, block);
-    rotate_far<Lanes>(block, rows.rotation);
-    for (size_t i = 0; i < rows.rotation; i += 64) {
-      Lanes parts[4];
-#pragma GCC unroll 4
-      for (size_t part = 0; part < 4; ++part) parts[part] = Lanes::load(block + i + part * kLanes);
-      rotate_sixty_four<Lanes, Ops>(parts);
+    for_rotated_groups<Lanes, Ops>(rows, row, begin, [&](size_t input, const Lanes(&parts)[4]) {
 #pragma GCC unroll 4
       for (size_t part = 0; part < 4; ++part) {
         peaks = Ops::larger_magnitudes(peaks, parts[part]);
-        Lanes::store(block + i + part * kLanes, parts[part]);
+        Lanes::store(block + input + part * kLanes, parts[part]);
       }
-    }
+    });
     return block;
   };
   for (size_t begin = 0; begin < num_columns; begin += rows.rotation) rotated(begin);
   const float peak = Ops::largest_magnitude(peaks);
   typename Ops::ByteSums sums;
-  const Lanes inverse = Lanes::broadcast(peak > 0.0F ? 127.0F / peak : 0.0F);
+  const Lanes inverse = Lanes::broadcast(127.0F / peak);
   unsigned char* out = task.tiles + row / 16 * 16 * num_columns + row % 16 * 64;
   for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
     const float* block = begin < kKeptInputs ? kept + begin : rotated(begin);
@@ -79,8 +67,7 @@ void encode_row_to_tiles(const ByteTilesTask& task, size_t row) {
       Lanes parts[4];
 #pragma GCC unroll 4
       for (size_t part = 0; part < 4; ++part) {
-        const Lanes steps = Lanes::mul(Lanes::load(block + i + part * kLanes), inverse);
-        parts[part] = Lanes::max(steps, Lanes::broadcast(-127.0F));
+        parts[part] = Lanes::mul(Lanes::load(block + i + part * kLanes), inverse);
       }
       Ops::store_rounded(out, parts, sums);
     }
