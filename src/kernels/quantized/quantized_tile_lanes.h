@@ -57,7 +57,7 @@ template <class Dots, bool kHigh>
 // Inputs 8 * step to + 4, or the four after those.
 template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_four_inputs(
-    const GroupPlace<kTokens>& place,
+    const GroupPlace<kPanels, kTokens>& place,
     size_t step,
     typename Dots::Table table,
     typename Dots::Sums (&sums)[kPanels][kTokens]
@@ -65,8 +65,7 @@ template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
   typename Dots::Weights weights[kPanels];
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    const unsigned char* group = place.weights + panel * place.panel_bytes;
-    weights[panel] = read_weights<Dots, kHigh>(Weights{}, group, step, table);
+    weights[panel] = read_weights<Dots, kHigh>(Weights{}, place.weights[panel], step, table);
   }
 #pragma GCC unroll 12
   for (size_t token = 0; token < kTokens; ++token) {
@@ -84,7 +83,7 @@ template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
 // in each.
 template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void multiply_group(
-    const GroupPlace<kTokens>& place,
+    const GroupPlace<kPanels, kTokens>& place,
     typename Dots::Table table,
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
@@ -124,8 +123,9 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 // as a conversion and a product would.
 template <class Dots, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_scaled(
-    const GroupPlace<kTokens>& place,
+    const GroupPlace<kPanels, kTokens>& place,
     const unsigned char* scales,
+    size_t panel_bytes,
     const unsigned char* input_scales,
     const typename Dots::Sums (&sums)[kPanels][kTokens],
     typename Dots::Floats (&totals)[kPanels][kTokens]
@@ -135,7 +135,7 @@ template <class Dots, size_t kPanels, size_t kTokens>
   Floats shifts[kPanels];
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    group_scales[panel] = Dots::load_scales(scales + panel * place.panel_bytes);
+    group_scales[panel] = Dots::load_scales(scales + panel * panel_bytes);
     shifts[panel] = Floats::mul(group_scales[panel], Floats::broadcast(kRoundingShift));
   }
 #pragma GCC unroll 12
@@ -202,13 +202,13 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   size_t next_line = 0;
   size_t group = tile.group_begin;
   size_t term = 0;
-  GroupPlace<kTokens> place = {panels, panel_stride, {{}, row_stride}};
+  GroupPlace<kPanels, kTokens> place = {{}, {{}, row_stride}};
   place.inputs.begin_at(row + group * num_terms * kGroupInputs);
   for (size_t part = group * num_terms; part < part_end; ++part) {
     forget_origin(place.inputs.stride);
 #pragma GCC unroll 4
     for (const unsigned char*& pointer : place.inputs.every_third) forget_origin(pointer);
-    place.weights = panels + group_offset(Weights::kGroupBytes, group);
+    place.weights_at(panels + group_offset(Weights::kGroupBytes, group), panel_stride);
     const unsigned char* input_scales = row + num_parts * kGroupInputs + part * sizeof(float);
     typename Dots::Sums sums[kPanels][kTokens];
     const unsigned char* begin = input_scales + num_parts * sizeof(float);
@@ -222,14 +222,16 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
       forget_origin(begin);
     }
     const unsigned char* scales = panels + group_scales_offset(Weights::kGroupBytes, group);
-    if (tile.hint_bytes != 0 && term == 0) {
-      ask_for_bytes<Weights::kGroupBytes>(place.weights + tile.hint_bytes);
+    if constexpr (kPanels == 1) {
+      if (tile.hint_bytes != 0 && term == 0) {
+        ask_for_bytes<Weights::kGroupBytes>(place.weights[0] + tile.hint_bytes);
+      }
     }
     multiply_group<Dots, Weights>(place, table, sums);
     if constexpr (kPanels > 1) {
       ask_for_weights(tile.ahead, next_line, lines_per_part);
     }
-    add_scaled<Dots>(place, scales, input_scales, sums, totals);
+    add_scaled<Dots>(place, scales, panel_stride, input_scales, sums, totals);
     place.inputs.advance(kGroupInputs);
     if (++term == num_terms) {
       term = 0;

@@ -38,11 +38,20 @@ struct TokenRows {
 };
 
 // Where one group of a tile lies.
-template <size_t kTokens>
+template <size_t kPanels, size_t kTokens>
 struct GroupPlace {
-  const unsigned char* weights;  // of the first panel; the next one panel_bytes apart
-  size_t panel_bytes;
+  const unsigned char* weights[kPanels];
   TokenRows<kTokens> inputs;
+
+  // Where the compiler sees what is between two panels, it keeps the sum of that and of each load's
+  // offset, and sums of products in memory for want of registers.
+  [[gnu::always_inline]] void weights_at(const unsigned char* first, size_t panel_bytes) {
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+      weights[panel] = first + panel * panel_bytes;
+      if constexpr (kPanels > 1) forget_origin(weights[panel]);
+    }
+  }
 };
 
 // Lines of weights that a tile asks memory for while it computes: a share of what later tiles are
