@@ -4,11 +4,12 @@
 #include "kernels/linear_kernel.h"
 #include "kernels/linear_lanes.h"
 #include "kernels/packed_bfloat16_avx512.h"
+#include "kernels/token_rows_lanes.h"
 
 namespace millrace {
 namespace {
 
-[[gnu::always_inline]] inline __m512bh broadcast_pair(const BFloat16* x) {
+[[gnu::always_inline]] inline __m512bh broadcast_pair(const unsigned char* x) {
   int pair;
   __builtin_memcpy(&pair, x, sizeof(pair));
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
@@ -45,16 +46,13 @@ template <size_t kPanels, size_t kTokens>
 class PackedTile {
  public:
   [[gnu::always_inline]] PackedTile(const LinearTask& task, PanelPlace place, size_t token_begin)
-      : panel_stride_(place.stride * task.panel_size),
-        x_stride_(task.x_stride),
-        blocks_(
-            static_cast<const uint8_t*>(task.weights) + place.begin * task.panel_size +
-            kPackedTableBytes
-        ),
-        x_(static_cast<const BFloat16*>(task.x) + token_begin * task.x_stride) {
+      : inputs_{{}, task.x_stride * sizeof(BFloat16)} {
+    inputs_.begin_at(static_cast<const unsigned char*>(task.x) + token_begin * inputs_.stride);
+    const auto* data = static_cast<const uint8_t*>(task.weights) + place.begin * task.panel_size;
 #pragma GCC unroll 8
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-      tables_[panel] = _mm512_loadu_si512(blocks_ + panel * panel_stride_ - kPackedTableBytes);
+    for (size_t panel = 0; panel < kPanels; ++panel, data += place.stride * task.panel_size) {
+      tables_[panel] = _mm512_loadu_si512(data);
+      blocks_[panel] = data + kPackedTableBytes;
 #pragma GCC unroll 12
       for (size_t token = 0; token < kTokens; ++token) sums_[panel][token] = _mm512_setzero_ps();
     }
@@ -64,10 +62,11 @@ class PackedTile {
   template <Hints kHints>
   [[gnu::always_inline]] void add_blocks(size_t num_blocks, size_t ahead = 0) {
     for (size_t i = 0; i < num_blocks; ++i) {
+      forget_origins();
       __m512i codes[kPanels];
 #pragma GCC unroll 8
       for (size_t panel = 0; panel < kPanels; ++panel) {
-        const uint8_t* block = blocks_ + panel * panel_stride_;
+        const uint8_t* block = blocks_[panel];
         codes[panel] = _mm512_loadu_si512(block);
         if constexpr (kHints == Hints::kFirstCache) ask_for_block<3>(block + ahead);
         if constexpr (kHints == Hints::kSecondCache) ask_for_block<2>(block + ahead);
@@ -76,8 +75,9 @@ class PackedTile {
       add_pair<1>(codes);
       add_pair<2>(codes);
       add_pair<3>(codes);
-      blocks_ += kPackedBlockBytes;
-      x_ += kPackedBlockColumns;
+#pragma GCC unroll 8
+      for (const uint8_t*& block : blocks_) block += kPackedBlockBytes;
+      inputs_.advance(kPackedBlockColumns * sizeof(BFloat16));
     }
   }
 
@@ -93,19 +93,30 @@ class PackedTile {
   }
 
  private:
+  // With more tokens the addresses of their rows do not fit the registers.
+  [[gnu::always_inline]] void forget_origins() {
+    if constexpr (kTokens > 4) {
+      forget_origin(inputs_.stride);
+#pragma GCC unroll 8
+      for (const uint8_t*& block : blocks_) forget_origin(block);
+#pragma GCC unroll 4
+      for (const unsigned char*& row : inputs_.every_third) forget_origin(row);
+    }
+  }
+
   // An input is broadcast for all panels and then forgotten: registers are for the sums.
   template <int kPair>
   [[gnu::always_inline]] void add_pair(const __m512i (&codes)[kPanels]) {
     __m512bh weights[kPanels];
 #pragma GCC unroll 8
     for (size_t panel = 0; panel < kPanels; ++panel) {
-      const uint8_t* rests = blocks_ + panel * panel_stride_ + kPackedCodeBytes;
+      const uint8_t* rests = blocks_[panel] + kPackedCodeBytes;
       weights[panel] =
           reinterpret_cast<__m512bh>(unpack_pair<kPair>(tables_[panel], codes[panel], rests));
     }
 #pragma GCC unroll 12
     for (size_t token = 0; token < kTokens; ++token) {
-      const __m512bh inputs = broadcast_pair(x_ + token * x_stride_ + 2 * kPair);
+      const __m512bh inputs = broadcast_pair(inputs_.row(token) + kPair * 2 * sizeof(BFloat16));
 #pragma GCC unroll 8
       for (size_t panel = 0; panel < kPanels; ++panel) {
         sums_[panel][token] = _mm512_dpbf16_ps(sums_[panel][token], weights[panel], inputs);
@@ -113,10 +124,8 @@ class PackedTile {
     }
   }
 
-  size_t panel_stride_;
-  size_t x_stride_;
-  const uint8_t* blocks_;  // the next block of the first panel
-  const BFloat16* x_;      // its inputs of the first token
+  const uint8_t* blocks_[kPanels];  // the next one of each panel
+  TokenRows<kTokens> inputs_;       // its inputs
   __m512i tables_[kPanels];
   __m512 sums_[kPanels][kTokens];  // in registers: every index is known when compiling
 };
