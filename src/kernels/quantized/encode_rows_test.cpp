@@ -138,7 +138,7 @@ TEST(EncodeRows, KeepsInASecondTermWhatTheFirstLost) {
 TEST(EncodeRows, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
   ThreadPool one(1);
   ThreadPool three(3);
-  for (const size_t num_columns : {1, 16, 63, 64, 70, 127, 128, 576, 896, 1024, 1536}) {
+  for (const size_t num_columns : {1, 16, 63, 64, 70, 127, 128, 576, 896, 1024, 1088, 1536, 2176}) {
     for (const size_t num_rows : {1, 2, 7}) {
       std::vector<float> x = random_floats(num_rows * num_columns, 7);
       for (size_t i = 0; i < x.size(); i += 9) x[i] *= 1e-3F;
