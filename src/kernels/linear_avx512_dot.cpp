@@ -93,14 +93,12 @@ class PackedTile {
   }
 
  private:
-  // With more tokens the addresses of their rows do not fit the registers.
+  // Of few tokens all addresses fit the registers.
   [[gnu::always_inline]] void forget_origins() {
     if constexpr (kTokens > 4) {
-      forget_origin(inputs_.stride);
+      inputs_.forget_origins();
 #pragma GCC unroll 8
       for (const uint8_t*& block : blocks_) forget_origin(block);
-#pragma GCC unroll 4
-      for (const unsigned char*& row : inputs_.every_third) forget_origin(row);
     }
   }
 

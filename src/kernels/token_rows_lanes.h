@@ -13,8 +13,7 @@ template <class T>
 }
 
 // The rows of kTokens tokens. A pointer for every third one and the distance between two are what a
-// load can address, so that 8 tokens take 4 registers. Left to itself the compiler computes all
-// addresses before a loop and runs out of registers for them: 200 instructions a tile.
+// load can address, so that 8 tokens take 4 registers.
 template <size_t kTokens>
 struct TokenRows {
   const unsigned char* every_third[(kTokens + 2) / 3];
@@ -29,6 +28,13 @@ struct TokenRows {
   }
   [[gnu::always_inline]] const unsigned char* row(size_t token) const {
     return every_third[token / 3] + token % 3 * stride;
+  }
+  // In each turn of a loop. Left to itself the compiler computes all addresses before it and runs
+  // out of registers for them: 200 instructions a tile.
+  [[gnu::always_inline]] void forget_origins() {
+    forget_origin(stride);
+#pragma GCC unroll 4
+    for (const unsigned char*& pointer : every_third) forget_origin(pointer);
   }
   [[gnu::always_inline]] void advance(size_t num_bytes) {
 #pragma GCC unroll 4

@@ -303,7 +303,7 @@ TEST(EncodeRows, KeepsWhatIsNoNumberVisible) {
   }
 }
 
-// 127 / peak would be no number there.
+// 127 / peak would be infinite there.
 TEST(EncodeRows, RoundsWhatIsNextToNothingToZeros) {
   ThreadPool pool(1);
   std::vector<float> x(128, 1e-39F);

@@ -205,9 +205,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   GroupPlace<kPanels, kTokens> place = {{}, {{}, row_stride}};
   place.inputs.begin_at(row + group * num_terms * kGroupInputs);
   for (size_t part = group * num_terms; part < part_end; ++part) {
-    forget_origin(place.inputs.stride);
-#pragma GCC unroll 4
-    for (const unsigned char*& pointer : place.inputs.every_third) forget_origin(pointer);
+    place.inputs.forget_origins();
     place.weights_at(panels + group_offset(Weights::kGroupBytes, group), panel_stride);
     const unsigned char* input_scales = row + num_parts * kGroupInputs + part * sizeof(float);
     typename Dots::Sums sums[kPanels][kTokens];
