@@ -59,7 +59,7 @@ EngineCore::EngineCore(
 )
     : scheduler_(std::move(config)),
       runner_(std::move(runner)),
-      sampler_(runner_->vocab_size(), scheduler_.config().eos_token_ids),
+      sampler_(runner_->vocab_size(), scheduler_.config().eos_token_ids, runner_->idle_threads()),
       now_(std::move(now)) {
   CHECK(scheduler_.config().block_size == runner_->block_size(), "blocks of another size");
   CHECK(scheduler_.config().num_blocks <= runner_->num_blocks(), "more blocks than the runner has");

@@ -41,9 +41,11 @@ struct Outcome {
   SpeculationStats speculation;
 };
 
+// Rows are looked at by three threads.
 Outcome run_all(
     const std::vector<Request>& requests, const SchedulerConfig& config, TokenId poison = -1
 ) {
+  ThreadPool threads(3);
   EngineCore core(
       config,
       std::make_unique<FakeModelRunner>(FakeModelRunner::Options{
@@ -55,6 +57,7 @@ Outcome run_all(
           .num_logit_rows_max = config.max_logit_rows,
           .poison = poison,
           .on_forward = {},
+          .idle_threads = &threads,
       })
   );
   for (const Request& request : requests) EXPECT_TRUE(core.add(request).ok());

@@ -39,6 +39,7 @@ class FakeModelRunner final : public ModelRunner {
     std::function<void()> on_forward;
     bool draws_tokens = false;
     int64_t* num_launched_behind = nullptr;  // counts launches while another one is in flight
+    ThreadPool* idle_threads = nullptr;      // borrowed
   };
   explicit FakeModelRunner(Options options)
       : options_(std::move(options)),
@@ -53,6 +54,7 @@ class FakeModelRunner final : public ModelRunner {
   int32_t num_hidden_slots() const override { return options_.num_hidden_slots; }
 
   bool draws_tokens() const override { return options_.draws_tokens; }
+  ThreadPool* idle_threads() override { return options_.idle_threads; }
 
   ~FakeModelRunner() override { EXPECT_TRUE(launched_.empty()) << "a launch was not waited for"; }
   FakeModelRunner(const FakeModelRunner&) = delete;
@@ -119,12 +121,8 @@ class FakeModelRunner final : public ModelRunner {
   }
 
   void copy_block(const KvBlockCopy& copy) {
-    const auto size = static_cast<size_t>(options_.block_size);
-    std::copy_n(
-        kv_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(copy.from) * size),
-        size,
-        kv_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(copy.to) * size)
-    );
+    const int32_t size = options_.block_size;
+    std::copy_n(kv_.begin() + copy.from * size, size, kv_.begin() + copy.to * size);
   }
 
   // The states of a sequence's tokens in the batch, from all that its blocks hold before them.

@@ -69,6 +69,7 @@ Result<void> take(Result<T> result, T& target) {
 CpuModel::CpuModel(const ModelConfig& config, const CpuModelOptions& options, ThreadPool& pool)
     : config_(config),
       options_(options),
+      pool_(pool),
       decoder_(
           {.isa = options.isa, .pool = pool},
           {.config = config_,

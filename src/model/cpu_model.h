@@ -63,6 +63,7 @@ class CpuModel : public ModelRunner {
   int32_t num_blocks() const override { return options_.num_blocks; }
   int32_t num_hidden_slots() const override { return options_.num_hidden_slots; }
   std::span<const float> forward(const ForwardBatch& batch) override;
+  ThreadPool* idle_threads() override { return &pool_; }
 
   // Borrowed from now on; nullptr: none. For calibration.
   void set_observer(InputObserver* observer) { decoder_.set_observer(observer); }
@@ -88,6 +89,7 @@ class CpuModel : public ModelRunner {
 
   ModelConfig config_;
   CpuModelOptions options_;
+  ThreadPool& pool_;
   ModelWeights weights_;
   RopeTable rope_;
   KvCache kv_cache_;

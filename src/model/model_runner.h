@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "model/forward_batch.h"
 #include "sampling/sampler.h"
 
@@ -51,6 +52,11 @@ class ModelRunner {
   // once, and one where the runner draws no tokens.
   virtual void launch(const ForwardBatch& batch) { launched_ = forward(batch); }
   virtual StepResult wait() { return {.logits = launched_, .drawn = {}}; }
+
+  // Threads that compute batches, and do nothing between wait() and the next launch(): until then
+  // whoever works on the results may use them. nullptr: there are none, as where the next batch is
+  // launched before the results are there.
+  virtual ThreadPool* idle_threads() { return nullptr; }
 
  private:
   std::span<const float> launched_;

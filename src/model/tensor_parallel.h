@@ -26,6 +26,7 @@ class TensorParallelRunner : public ModelRunner {
   int32_t num_blocks() const override { return part_->num_blocks(); }
   int32_t num_hidden_slots() const override { return part_->num_hidden_slots(); }
   std::span<const float> forward(const ForwardBatch& batch) override;
+  ThreadPool* idle_threads() override { return part_->idle_threads(); }
 
  private:
   std::unique_ptr<ModelRunner> part_;

@@ -6,13 +6,32 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
 #include "sampling/exact_draw.h"
+#include "sampling/score_row.h"
 
 namespace millrace {
+
+// The lowest id of the highest score; NaN is no score, and 0 the best of none.
+inline TokenId best_token(std::span<const float> scores) {
+  float highest = -std::numeric_limits<float>::infinity();
+  for (const float score : scores) highest = score > highest ? score : highest;
+  const auto best = std::ranges::find(scores, highest);
+  return best == scores.end() ? 0 : static_cast<TokenId>(best - scores.begin());
+}
+
+// The processor's choice: the best at temperature 0, else a draw.
+inline TokenId chosen_token(
+    std::span<const float> scores, const DrawParams& params, Isa isa = best_isa()
+) {
+  ScoreRow row(isa);
+  row.read(scores);
+  return params.temperature > 0.0F ? row.draw(params) : *row.best();
+}
 
 enum class DrawShape { kSpread, kFlat, kTies, kPeak, kMasked, kZeros };
 constexpr DrawShape kDrawShapes[] = {

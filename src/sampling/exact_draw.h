@@ -1,6 +1,7 @@
 // The draw of a token, defined so that every device gives the same one: what is added up are
 // integers, whose sums do not depend on their order, and all else is one rounding after the other
-// of IEEE 754, none fused (docs/decisions/0018). cuda/kernels/draw.h is the same on a device.
+// of IEEE 754, none fused (docs/decisions/0018). score_row.h makes it on the processor,
+// cuda/kernels/draw.h on a device.
 //
 //   w[i]     = exp((score[i] - highest score) / temperature), float32, by kernels/exp.h
 //   mass[i]  = floor(w[i] * 2^40): a vocabulary's masses add up to less than 2^58
@@ -13,11 +14,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <vector>
 
-#include "base/id.h"
-#include "kernels/isa.h"
+#include "kernels/scores/score_blocks.h"
 
 namespace millrace {
 
@@ -32,9 +30,9 @@ struct DrawParams {
   std::optional<int32_t> logprobs = {};  // as SamplingParams::logprobs
 };
 
-// Of the best token, whose weight is 1. Those below a unit have no mass: 10^-12 of the best's.
-constexpr float kMassOfBest = 0x1p40F;
-constexpr float kWeightMin = 0x1p-40F;
+// The best token's weight is 1, and its mass kMassOfBest. What weighs less than a unit of that has
+// no mass: 10^-12 of the best's.
+constexpr float kWeightMin = 1.0F / kMassOfBest;
 
 // REQUIRES: weight in [0, 1].
 constexpr uint64_t draw_mass(float weight) {
@@ -51,45 +49,5 @@ constexpr uint64_t nucleus_mass(float top_p, uint64_t total) {
 constexpr uint64_t draw_place(double unit, uint64_t total) {
   return std::min(static_cast<uint64_t>(unit * static_cast<double>(total)), total - 1);
 }
-
-// The lowest id of the highest score; NaN is no score, and 0 the best of none.
-TokenId best_token(std::span<const float> scores);
-
-// Holds scratch memory only. Not thread-safe; one per thread.
-class ExactDraw {
- public:
-  // `isa`: a matter of speed alone.
-  explicit ExactDraw(Isa isa = best_isa()) : isa_(isa) {}
-
-  // `scores`: [vocab_size], finite or -inf (NaN is never drawn); `best`: best_token() of them,
-  // whose score is finite. REQUIRES: params.temperature > 0.
-  TokenId draw(std::span<const float> scores, TokenId best, const DrawParams& params);
-
- private:
-  struct Candidate {
-    TokenId id;
-    float score;
-  };
-
-  void weigh(std::span<const float> scores, float highest, float temperature);
-  void gather_candidates(std::span<const float> scores, float min_p);
-  void keep_best(size_t count);
-  void keep_nucleus(float top_p);
-  // Candidates [first, last) are then those of [first, end) that are best, in their order.
-  void sort_best(size_t first, size_t last);
-  uint64_t mass_of(const Candidate& candidate) const {
-    return draw_mass(weights_[static_cast<size_t>(candidate.id)]);
-  }
-  uint64_t total_mass() const;
-  TokenId token_at(uint64_t place) const;
-
-  static bool is_better(const Candidate& a, const Candidate& b) {
-    return a.score != b.score ? a.score > b.score : a.id < b.id;
-  }
-
-  Isa isa_;
-  std::vector<float> weights_;         // [vocab_size]
-  std::vector<Candidate> candidates_;  // at most [vocab_size], by id between the steps of a draw
-};
 
 }  // namespace millrace

@@ -9,6 +9,7 @@
 #include "kernels/exp.h"
 #include "sampling/draw_test_data.h"
 #include "sampling/sampler.h"
+#include "sampling/score_row.h"
 
 namespace millrace {
 namespace {
@@ -50,23 +51,35 @@ TokenId defined_token(std::span<const float> scores, const DrawParams& params) {
 
 TEST(ExactDraw, IsTheDefinitionForEveryMixOfParameters) {
   for (const Isa isa : supported_isas()) {
-    ExactDraw draw(isa);
+    ScoreRow row(isa);
     for (const DrawCase& c : draw_cases(3000)) {
-      const TokenId best = best_token(c.scores);
-      ASSERT_EQ(draw.draw(c.scores, best, c.params), defined_token(c.scores, c.params)) << c.name();
+      row.read(c.scores);
+      ASSERT_EQ(row.draw(c.params), defined_token(c.scores, c.params)) << c.name();
     }
   }
 }
 
-TEST(ExactDraw, KeepsMoreThanAHeapFull) {
-  const std::vector<float> scores = draw_scores(DrawShape::kTies, 5000, 9);
-  ExactDraw draw;
-  for (const int32_t top_k : {1023, 1024, 1025, 4999, 5000, 5001}) {
-    for (uint64_t i = 0; i < 50; ++i) {
-      const DrawParams params = {
-          .temperature = 1.0F, .top_k = top_k, .top_p = 0.999F, .unit = random_unit(1, i)};
-      ASSERT_EQ(draw.draw(scores, best_token(scores), params), defined_token(scores, params))
-          << top_k;
+// Nuclei of some tokens, of most and of all, in rows that are flat, full of ties or peaked, with
+// more tokens than are sorted at once.
+TEST(ExactDraw, IsTheDefinitionForLongRows) {
+  for (const DrawShape shape : kDrawShapes) {
+    const std::vector<float> scores = draw_scores(shape, 70001, 9);
+    ScoreRow row;
+    row.read(scores);
+    uint64_t place = 0;
+    for (const float temperature : {0.3F, 1.0F, 4.0F}) {
+      for (const float top_p : {0.01F, 0.5F, 0.9F, 0.9999F, 1.0F}) {
+        for (const int32_t top_k : {0, 1, 50, 300, 5000, 70001}) {
+          const DrawParams params = {
+              .temperature = temperature,
+              .top_k = top_k,
+              .top_p = top_p,
+              .min_p = place % 3 == 0 ? 0.01F : 0.0F,
+              .unit = random_unit(1, place++)};
+          ASSERT_EQ(row.draw(params), defined_token(scores, params))
+              << static_cast<int>(shape) << ", " << temperature << ", " << top_p << ", " << top_k;
+        }
+      }
     }
   }
 }
@@ -89,26 +102,17 @@ TEST(ExactDraw, NeverDrawsWhatIsNoNumberOrImpossible) {
   const float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> scores = {nan, -infinity, 1.0F, nan, 2.0F, -infinity};
-  EXPECT_EQ(best_token(scores), 4);
-  EXPECT_EQ(best_token(std::vector<float>{nan, nan}), 0);
-  ExactDraw draw;
+  ScoreRow row;
+  row.read(scores);
+  EXPECT_EQ(row.best(), 4);
   for (uint64_t i = 0; i < 100; ++i) {
-    const TokenId id = draw.draw(scores, 4, {.temperature = 2.0F, .unit = random_unit(2, i)});
-    EXPECT_TRUE(id == 2 || id == 4);
+    for (const float top_p : {0.99F, 1.0F}) {
+      const TokenId id = row.draw({.temperature = 2.0F, .top_p = top_p, .unit = random_unit(2, i)});
+      EXPECT_TRUE(id == 2 || id == 4);
+    }
   }
   const SamplingParams params;
   EXPECT_FALSE(Sampler().sample(std::vector<float>{nan, nan}, {.params = params}));
-}
-
-TEST(ExactDraw, FindsTheLowestIdOfTheBestInEveryLane) {
-  for (size_t size = 1; size < 100; ++size) {
-    for (size_t place = 0; place < size; ++place) {
-      std::vector<float> scores(size, -2.0F);
-      scores[place] = -1.0F;
-      scores[size - 1] = -1.0F;
-      ASSERT_EQ(best_token(scores), static_cast<TokenId>(place));
-    }
-  }
 }
 
 }  // namespace

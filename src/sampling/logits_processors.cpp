@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -48,22 +48,26 @@ void forbid_end(std::span<float> scores, const SamplingInput& input) {
   for (const TokenId id : input.eos_token_ids) score_of(scores, id) = kNever;
 }
 
+// One pass over the tokens, not a sort: a prompt of 100k tokens is penalized at every step.
 void penalize_repetition(std::span<float> scores, const SamplingInput& input) {
   const float penalty = input.params.repetition_penalty;
-  std::vector<TokenId> seen(input.prompt.begin(), input.prompt.end());
-  seen.insert(seen.end(), input.output.begin(), input.output.end());
-  std::ranges::sort(seen);
-  seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
-  for (const TokenId id : seen) {
-    float& score = score_of(scores, id);
-    score = score > 0.0F ? score / penalty : score * penalty;
+  std::vector<bool> is_seen(scores.size());
+  for (const std::span<const TokenId> tokens : {input.prompt, input.output}) {
+    for (const TokenId id : tokens) {
+      if (is_seen[static_cast<size_t>(id)]) continue;
+      is_seen[static_cast<size_t>(id)] = true;
+      float& score = score_of(scores, id);
+      score = score > 0.0F ? score / penalty : score * penalty;
+    }
   }
 }
 
 void penalize_presence_and_frequency(std::span<float> scores, const SamplingInput& input) {
-  std::unordered_map<TokenId, int32_t> counts;
-  for (const TokenId id : input.output) ++counts[id];
-  for (const auto& [id, count] : counts) {
+  std::vector<int32_t> counts(scores.size());
+  for (const TokenId id : input.output) ++counts[static_cast<size_t>(id)];
+  for (const TokenId id : input.output) {
+    const int32_t count = std::exchange(counts[static_cast<size_t>(id)], 0);
+    if (count == 0) continue;  // done already
     score_of(scores, id) -=
         input.params.frequency_penalty * static_cast<float>(count) + input.params.presence_penalty;
   }

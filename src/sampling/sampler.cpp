@@ -1,24 +1,11 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "base/rng.h"
 #include "sampling/logits_processors.h"
 
 namespace millrace {
-namespace {
-
-// log(sum(exp(logits))), summed in double in the order of ids: one value for one row, always.
-double log_sum_exp(std::span<const float> logits) {
-  const float highest = *std::ranges::max_element(logits);
-  double sum = 0.0;
-  for (const float logit : logits) sum += static_cast<double>(std::exp(logit - highest));
-  return static_cast<double>(highest) + std::log(sum);
-}
-
-}  // namespace
 
 double draw_unit(const SamplingInput& input) {
   const uint64_t key = mix64(input.seed) + static_cast<uint64_t>(input.choice);
@@ -37,51 +24,51 @@ DrawParams draw_of(const SamplingInput& input) {
   };
 }
 
+bool Sampler::read(std::span<const float> logits) {
+  logits_.read(logits);
+  return logits_.are_finite();
+}
+
+std::optional<SampledToken> Sampler::sample(const SamplingInput& input) {
+  ScoreRow* scores = &logits_;
+  if (changes_scores(input)) {
+    changed_scores_.assign(logits_.scores().begin(), logits_.scores().end());
+    process_logits(changed_scores_, input);
+    changed_.read(changed_scores_);
+    scores = &changed_;
+  }
+  const bool is_greedy = input.params.temperature <= 0.0F;
+  const std::optional<TokenId> best = scores->best();
+  if (!best) return std::nullopt;
+  SampledToken sampled = {.id = is_greedy ? *best : scores->draw(draw_of(input)), .logprobs = {}};
+  if (input.params.logprobs) sampled.logprobs = logprobs(sampled.id, *input.params.logprobs);
+  return sampled;
+}
+
+std::vector<TokenLogprob> Sampler::logprobs(TokenId chosen, int32_t num_top) {
+  const double normalizer = logits_.log_sum_exp();
+  const auto logprob = [normalizer](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - normalizer);
+  };
+  std::vector<TokenLogprob> result = {{chosen, logprob(logits_.score_of(chosen))}};
+  for (const RankedToken& token : logits_.best_tokens(static_cast<size_t>(std::max(num_top, 0)))) {
+    if (token.id != chosen) result.push_back({token.id, logprob(token.score)});
+  }
+  return result;
+}
+
 std::optional<SampledToken> Sampler::sample(
     std::span<const float> logits, const SamplingInput& input
 ) {
-  std::span<const float> scores = logits;
-  if (changes_scores(input)) {
-    scores_.assign(logits.begin(), logits.end());
-    process_logits(scores_, input);
-    scores = scores_;
-  }
-  SampledToken sampled;
-  sampled.id = best_token(scores);
-  if (!std::isfinite(scores[static_cast<size_t>(sampled.id)])) return std::nullopt;
-  if (input.params.temperature > 0.0F) {
-    sampled.id = draw_.draw(scores, sampled.id, draw_of(input));
-  }
-  if (input.params.logprobs) {
-    sampled.logprobs = logprobs(logits, sampled.id, *input.params.logprobs);
-  }
-  return sampled;
+  read(logits);
+  return sample(input);
 }
 
 std::vector<TokenLogprob> Sampler::logprobs(
     std::span<const float> logits, TokenId chosen, int32_t num_top
 ) {
-  const double normalizer = log_sum_exp(logits);
-  const auto logprob = [&](TokenId id) {
-    return static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) - normalizer);
-  };
-  const auto better = [&](TokenId a, TokenId b) {
-    const float score_a = logits[static_cast<size_t>(a)];
-    const float score_b = logits[static_cast<size_t>(b)];
-    return score_a != score_b ? score_a > score_b : a < b;
-  };
-  std::vector<TokenLogprob> result = {{chosen, logprob(chosen)}};
-  if (num_top <= 0) return result;
-  ids_.resize(logits.size());
-  std::iota(ids_.begin(), ids_.end(), 0);
-  const size_t num_kept = std::min(ids_.size(), static_cast<size_t>(num_top));
-  std::partial_sort(
-      ids_.begin(), ids_.begin() + static_cast<ptrdiff_t>(num_kept), ids_.end(), better
-  );
-  for (const TokenId id : std::span(ids_).first(num_kept)) {
-    if (id != chosen) result.push_back({id, logprob(id)});
-  }
-  return result;
+  read(logits);
+  return logprobs(chosen, num_top);
 }
 
 }  // namespace millrace

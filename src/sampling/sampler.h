@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "sampling/exact_draw.h"
 #include "sampling/sampling_params.h"
+#include "sampling/score_row.h"
 
 namespace millrace {
 
@@ -44,24 +45,31 @@ double draw_unit(const SamplingInput& input);
 // The parameters and the random number of the place.
 DrawParams draw_of(const SamplingInput& input);
 
-// Holds scratch memory only. Not thread-safe; one per thread.
+// Holds scratch memory, and borrows the row that it read last. Not thread-safe; one per thread.
 class Sampler {
  public:
-  // `logits`: [vocab_size], finite or -inf, as the model gave them. Order of operations as in vLLM:
-  // logprobs are taken from the raw logits; then allowed ids, bad words, min_tokens, logit_bias,
-  // penalties; then the draw (exact_draw.h). Ties go to the lowest id. nullopt: the constraints
-  // leave no token at all.
-  std::optional<SampledToken> sample(std::span<const float> logits, const SamplingInput& input);
+  // `logits`: [vocab_size], finite or -inf, as the model gave them; borrowed until the next row.
+  // The next two are of them. Returns whether all are finite.
+  bool read(std::span<const float> logits);
+
+  // Order of operations as in vLLM: logprobs are taken from the raw logits; then allowed ids, bad
+  // words, min_tokens, logit_bias, penalties; then the draw (exact_draw.h). Ties go to the lowest
+  // id. nullopt: the constraints leave no token at all.
+  std::optional<SampledToken> sample(const SamplingInput& input);
 
   // Logprobs at one place: `chosen` first, then the `num_top` most likely others, best first.
+  std::vector<TokenLogprob> logprobs(TokenId chosen, int32_t num_top);
+
+  // The same of a row that is read for it.
+  std::optional<SampledToken> sample(std::span<const float> logits, const SamplingInput& input);
   std::vector<TokenLogprob> logprobs(
       std::span<const float> logits, TokenId chosen, int32_t num_top
   );
 
  private:
-  ExactDraw draw_;
-  std::vector<float> scores_;  // [vocab_size]
-  std::vector<TokenId> ids_;   // [vocab_size]
+  ScoreRow logits_;
+  std::vector<float> changed_scores_;  // [vocab_size]
+  ScoreRow changed_;                   // the row of them
 };
 
 }  // namespace millrace

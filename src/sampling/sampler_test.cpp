@@ -268,6 +268,16 @@ TEST(Sampler, PenaltiesFollowTheirFormulas) {
   EXPECT_EQ(chosen({.frequency_penalty = 1.5F}, {1, 2}), 2);
 }
 
+TEST(Sampler, PenalizesATokenOnceHoweverOftenItWasSeen) {
+  const std::vector<float> logits = {2.0F, 1.5F, -1.0F};
+  const std::vector<TokenId> seen = {0, 2, 0};
+  const SamplingParams params{.temperature = 0.0F, .repetition_penalty = 1.2F};
+  Sampler sampler;
+  EXPECT_EQ(sampler.sample(logits, {.params = params, .prompt = seen, .output = seen})->id, 0);
+  const SamplingParams present{.temperature = 0.0F, .presence_penalty = 0.4F};
+  EXPECT_EQ(sampler.sample(logits, {.params = present, .prompt = seen, .output = seen})->id, 0);
+}
+
 TEST(Sampler, SaysWhenNoTokenIsLeft) {
   const std::vector<float> logits(10, 1.0F);
   const SamplingParams params{.allowed_token_ids = std::vector<TokenId>{3}, .bad_words = {{3}}};

@@ -28,6 +28,7 @@ class WatchedRunner final : public ModelRunner {
     count(batch);
     return model_->forward(batch);
   }
+  ThreadPool* idle_threads() override { return model_->idle_threads(); }
 
  private:
   void count(const ForwardBatch& batch) {

@@ -48,8 +48,7 @@ std::vector<int32_t> drawn_ids(const std::vector<DrawCase>& cases) {
 }
 
 int32_t host_id(const DrawCase& c) {
-  const TokenId best = best_token(c.scores);
-  return c.params.temperature > 0.0F ? ExactDraw().draw(c.scores, best, c.params) : best;
+  return chosen_token(c.scores, c.params);
 }
 
 // What the host forbids is -infinity, which no model gives and a device refuses: the least float is
