@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "chat_session.h"
 #include "command_line.h"
@@ -36,10 +37,20 @@ struct ChatFlags {
 void add_flags(CommandLine& line, ChatFlags& flags) {
   add_model_flags(line, flags.model);
   add_tensor_parallel_flag(line, flags.model);
-  line.add("--url", flags.remote.url, "a server to talk to: http://host:8000, https, unix:PATH");
+  const std::vector<CLI::Option*> local_flags = line.flags();
+  CLI::Option* url = line.add(
+      "--url", flags.remote.url, "a server to talk to: http://host:8000, https, unix:PATH"
+  );
+  for (CLI::Option* flag : local_flags) {
+    if (!flag->check_name("--seed")) url->excludes(flag);  // that is a field of requests, too
+  }
   line.add("--api-key", flags.remote.api_key, "the key that the server asks for, with --url");
-  line.add("--model-name", flags.remote.model_name, "the server's model (its first), with --url");
-  line.add("--ca-file", flags.remote.ca_file, "PEM authorities for https (the system's)");
+  line.add("--model-name", flags.remote.model_name, "the server's model (its first), with --url")
+      ->needs(url);
+  line.add(
+          "--ca-file", flags.remote.ca_file, "PEM authorities for https (the system's), with --url"
+  )
+      ->needs(url);
   line.add("--system", flags.system, "the system prompt");
   add_sampling_flags(line, flags.fields, kFieldsLeftOut);
   line.set_footer(
@@ -55,19 +66,8 @@ void add_flags(CommandLine& line, ChatFlags& flags) {
 }
 
 Result<void> check(const ChatFlags& flags) {
-  if (flags.remote.url.empty()) {
-    if (flags.remote.model_name.empty()) return {};
-    return invalid_argument("--model-name goes with --url", "--model-name");
-  }
-  if (flags.model.model != kDefaultModel) {
-    return invalid_argument("--url and MODEL exclude each other: see --model-name", "--url");
-  }
-  if (flags.model.tensor_parallel_size != 1) {
-    return invalid_argument(
-        "--url and --tensor-parallel-size exclude each other", "--tensor-parallel-size"
-    );
-  }
-  return {};
+  if (flags.remote.url.empty() || flags.model.model == kDefaultModel) return {};
+  return invalid_argument("--url and MODEL exclude each other: see --model-name", "--url");
 }
 
 // A model of this machine: how it is loaded, and the processes that share it.

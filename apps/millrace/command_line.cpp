@@ -205,6 +205,13 @@ CLI::Option* CommandLine::add_positional(
   return app_.add_option(name, variable, help);
 }
 
+std::vector<CLI::Option*> CommandLine::flags() {
+  return app_.get_options([this](const CLI::Option* option) {
+    return option->nonpositional() && option != app_.get_help_ptr() &&
+           option != app_.get_config_ptr();
+  });
+}
+
 CLI::Option* CommandLine::with_environment(CLI::Option* option) {
   std::string name = "MILLRACE_" + option->get_lnames().front();
   std::ranges::transform(name, name.begin(), [](unsigned char c) {

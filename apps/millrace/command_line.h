@@ -50,6 +50,9 @@ class CommandLine {
       const std::string& name, std::string& variable, const std::string& help
   );
 
+  // The flags so far but --help, --config and arguments without a dash.
+  std::vector<CLI::Option*> flags();
+
   // Text below the flags of --help: examples.
   void set_footer(const std::string& text) { app_.footer(text); }
 
