@@ -71,10 +71,10 @@ KvView KvCache::layer(size_t index) {
 
 void KvCache::copy_blocks(std::span<const KvBlockCopy> copies, ThreadPool& pool) {
   if (copies.empty()) return;
-  // The keys of a layer lie apart from its values, and layers from layers: so many planes, in each
-  // of which a block is one stretch of bytes. Each thread takes planes, so the copies keep their
-  // order.
-  const size_t num_planes = 2 * num_layers_;
+  // The keys of a layer and KV head lie apart from its values, heads from heads and layers from
+  // layers: so many planes, in each of which a block is one stretch of bytes. Each thread takes
+  // planes, so the copies keep their order.
+  const size_t num_planes = 2 * num_layers_ * num_kv_heads_;
   const size_t plane_bytes = buffer_.num_bytes() / num_planes;
   const size_t block_bytes = plane_bytes / static_cast<size_t>(options_.num_blocks);
   for (const KvBlockCopy& copy : copies) {

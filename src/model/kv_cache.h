@@ -47,7 +47,7 @@ class KvCache {
   size_t num_layers_ = 0;
   size_t num_kv_heads_ = 0;
   size_t head_dim_ = 0;
-  Buffer buffer_;  // [num_layers][keys, values][num_blocks][...], see KvView
+  Buffer buffer_;  // [num_layers][keys, values][num_kv_heads][num_blocks][...], see KvView
 };
 
 }  // namespace millrace

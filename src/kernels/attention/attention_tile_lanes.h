@@ -1,50 +1,18 @@
 // The products of attention on sixteen lanes: tiles of rows x positions for the scores, of rows x
 // dimensions for the values, so that what is read of K and V serves several rows. Memory is asked
-// for one half of the work ahead (values while scores are computed, the next keys meanwhile): the
-// processor's own prefetching ends with each block. See lanes.h for the rules of this file,
+// for one half of the work ahead (values while scores are computed, the next keys while values are
+// added up), see split_chunks_lanes.h. See lanes.h for the rules of this file,
 // attention_products_lanes.h for what a Product is.
 #pragma once
 
 #include "kernels/attention/attention_products_lanes.h"
 #include "kernels/attention/attention_state_lanes.h"
 #include "kernels/attention/paged_attention_kernel.h"
+#include "kernels/attention/split_chunks_lanes.h"
 #include "kernels/lanes.h"
 
 namespace millrace {
 namespace {
-
-constexpr size_t kChunksPerSplit = kSplitPositions / kLanes;
-
-// Where the chunks of 16 positions of a split lie.
-template <class Product>
-struct SplitChunks {
-  using Element = typename Product::Element;
-  const Element* keys[kChunksPerSplit];
-  const Element* values[kChunksPerSplit];
-  bool is_first;                    // whether there is no state to merge them into
-  const Element* const* next_keys;  // of the split that comes after this one, if any
-  size_t position;                  // of the first
-  size_t num_positions;             // up to the tile's last token
-};
-
-template <class Product>
-void find_chunks(const AttentionTile& tile, size_t split, SplitChunks<Product>& chunks) {
-  using Element = typename Product::Element;
-  chunks.position = split * kSplitPositions;
-  const size_t left = tile.first_position + tile.num_tokens - chunks.position;
-  chunks.num_positions = left < kSplitPositions ? left : kSplitPositions;
-  for (size_t i = 0; i < kChunksPerSplit; ++i) {
-    // Chunks past the last one are read in tiles of several, and their scores dropped.
-    const bool exists = i * kLanes < chunks.num_positions;
-    const size_t position =
-        chunks.position + (exists ? i * kLanes : (chunks.num_positions - 1) / kLanes * kLanes);
-    const size_t begin =
-        static_cast<size_t>(tile.blocks[position / tile.block_size]) * tile.block_stride;
-    const size_t offset = position % tile.block_size;
-    chunks.keys[i] = static_cast<const Element*>(tile.keys) + begin + offset * Product::kDepth;
-    chunks.values[i] = static_cast<const Element*>(tile.values) + begin + offset * tile.head_dim;
-  }
-}
 
 template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kChunks>
 [[gnu::always_inline]] inline void add_scores(
@@ -69,14 +37,14 @@ template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kChunks
   }
 }
 
-// Scores of kRows rows against kChunks * 16 positions; `scores`: [kRows][kSplitPositions]. The
-// values of these positions are asked for meanwhile.
+// Scores of kRows rows against kChunks * 16 positions; `scores`: [kRows][kSplitPositions]. As many
+// lines are asked for meanwhile, unless `ahead` is null.
 template <class Lanes, class Product, size_t kRows, size_t kChunks>
 void score_tile(
     const AttentionTile& tile,
     const typename Product::Element* const* keys,
-    const typename Product::Element* const* values,
     const typename Product::Operand* queries,
+    LinesAhead<Product>* ahead,
     float* scores
 ) {
   Lanes sums[kRows][kChunks];
@@ -87,9 +55,9 @@ void score_tile(
   }
   for (size_t d = 0; d < tile.head_dim; d += Product::kDepth) {
     const size_t offset = d * tile.block_size;
-    if (values != nullptr) {
+    if (ahead != nullptr) {
 #pragma GCC unroll 8
-      for (size_t i = 0; i < kChunks; ++i) __builtin_prefetch(values[i] + d * kLanes, 0, 2);
+      for (size_t i = 0; i < kChunks; ++i) ahead->ask_for_next();
     }
     add_scores<Lanes, Product, 0>(keys, offset, queries + d, tile.head_dim, sums);
     if constexpr (Product::kParts > 1) {
@@ -110,9 +78,9 @@ template <class Product, size_t kRows>
 struct RowsOfSplit {
   const SplitChunks<Product>& chunks;
   const typename Product::Operand (*weights)[kSplitPositions];  // [kRows]
-  size_t counts[kRows];  // positions that each row sees, ascending
-  MergeFactors factors;  // unless the split is the first
-  bool is_asking;        // for the keys of the next split
+  size_t counts[kRows];        // positions that each row sees, ascending
+  MergeFactors factors;        // unless the split is the first
+  LinesAhead<Product>* ahead;  // of the keys of the next split, or null
 };
 
 template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kDims, bool kPartial>
@@ -194,12 +162,9 @@ void value_tile(
     for (size_t j = 0; j < end; j += Product::kDepth) {
       const typename Product::Element* source = values + j * tile.head_dim;
       const typename Product::Operand* weights = &rows.weights[0][begin + j];
-      if (rows.is_asking) {
+      if (!kPartial && rows.ahead != nullptr) {
 #pragma GCC unroll 8
-        for (size_t i = 0; i < kDims; ++i) {
-          const size_t d = dim + j * kDims + i * Product::kDepth;
-          __builtin_prefetch(rows.chunks.next_keys[begin / kLanes] + d * tile.block_size, 0, 2);
-        }
+        for (size_t i = 0; i < kDims; ++i) rows.ahead->ask_for_next();
       }
       add_values<Lanes, Product, 0, kRows, kDims, kPartial>(source, rest, weights, sums);
       if constexpr (Product::kParts > 1) {

@@ -40,11 +40,10 @@ class TestKvCache {
 
  private:
   static size_t bytes_of(const KvView& shape) {
-    return shape.num_blocks * shape.block_stride() * size_of(shape.dtype);
+    return shape.num_elements() * size_of(shape.dtype);
   }
   size_t head_begin(size_t slot, size_t kv_head) const {
-    const size_t block = slot / view_.block_size;
-    return (block * view_.num_kv_heads + kv_head) * view_.head_dim * view_.block_size;
+    return kv_head * view_.head_stride() + slot / view_.block_size * view_.block_stride();
   }
   float element(const std::vector<std::byte>& bytes, size_t index) const {
     float value = 0.0F;

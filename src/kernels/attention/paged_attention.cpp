@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <optional>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -129,17 +130,17 @@ class Attention {
   // What a thread computes. A tile that it ends, but did not begin, stays in parts.
   void attend(size_t thread) {
     const DenormalsAreZero scope;
-    const AttendFunction attend_tile = kAttend.find(executor_.isa, args_.cache.dtype);
+    std::optional<Part> part;
     tiles_.for_each_part(thread, [&](const TileOfBatch& at, size_t split_begin, size_t split_end) {
-      const AttentionTile tile = make_tile(at, thread);
-      if (split_begin > 0) return attend_tile(tile, split_begin, split_end, kept(thread));
-      attend_tile(tile, split_begin, split_end, state(thread));
-      if (split_end == at.num_splits) {
-        kFinish.find(executor_.isa)(tile, state(thread));
-      } else {
-        is_any_cut_.store(true, std::memory_order_relaxed);
+      const Part next = {make_tile(at, thread), split_begin, split_end, split_end == at.num_splits};
+      if (part) {
+        part->tile.next = &next.tile;
+        part->tile.next_split = split_begin;
+        attend(thread, *part);
       }
+      part = next;
     });
+    if (part) attend(thread, *part);
   }
 
   bool is_any_cut() const { return is_any_cut_.load(std::memory_order_relaxed); }
@@ -163,6 +164,26 @@ class Attention {
   }
 
  private:
+  struct Part {
+    AttentionTile tile;
+    size_t split_begin;
+    size_t split_end;
+    bool is_last;  // of the tile
+  };
+
+  void attend(size_t thread, const Part& part) {
+    const AttendFunction attend_tile = kAttend.find(executor_.isa, args_.cache.dtype);
+    if (part.split_begin > 0) {
+      return attend_tile(part.tile, part.split_begin, part.split_end, kept(thread));
+    }
+    attend_tile(part.tile, 0, part.split_end, state(thread));
+    if (part.is_last) {
+      kFinish.find(executor_.isa)(part.tile, state(thread));
+    } else {
+      is_any_cut_.store(true, std::memory_order_relaxed);
+    }
+  }
+
   float* scratch(size_t thread) const { return args_.scratch.data() + thread * layout_.total(); }
   float* state(size_t thread) const { return scratch(thread) + layout_.queries_size; }
   float* kept(size_t thread) const { return state(thread) + layout_.state_size; }
@@ -170,7 +191,7 @@ class Attention {
   AttentionTile make_tile(const TileOfBatch& at, size_t thread) const {
     const KvView& cache = args_.cache;
     const size_t group = args_.num_heads / cache.num_kv_heads;
-    const size_t head_begin = at.kv_head * cache.head_dim * cache.block_size * size_of(cache.dtype);
+    const size_t head_begin = at.kv_head * cache.head_stride() * size_of(cache.dtype);
     const size_t column = at.kv_head * group * cache.head_dim;
     return {
         .q = args_.q.row(at.token_begin) + column,
@@ -187,6 +208,9 @@ class Attention {
         .block_stride = cache.block_stride(),
         .block_size = cache.block_size,
         .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(cache.head_dim))),
+        .is_hinted_soon = executor_.hint_bytes > 0,
+        .next = nullptr,
+        .next_split = 0,
         .queries = scratch(thread),
     };
   }

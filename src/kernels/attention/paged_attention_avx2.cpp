@@ -9,7 +9,8 @@ namespace {
 // 16 registers, two to sixteen lanes: 2 x 2 sums take 8, two keys or values 4 and a query 1.
 struct TileShape {
   static constexpr size_t kRowsMax = 2;
-  static constexpr size_t kDims = 2;
+  static constexpr size_t rows_for(size_t) { return kRowsMax; }
+  static constexpr size_t dims_for(size_t) { return 2; }
   static constexpr size_t chunks_for(size_t num_rows) { return num_rows == 1 ? 4 : 2; }
 };
 

@@ -37,7 +37,7 @@ struct Batch {
         .num_kv_heads = shape.num_kv_heads,
         .head_dim = shape.head_dim,
     };
-    const size_t layer_bytes = 2 * cache.num_blocks * cache.block_stride() * size_of(dtype);
+    const size_t layer_bytes = 2 * cache.num_elements() * size_of(dtype);
     num_layers = div_ceil(kColdBytes, layer_bytes);
     kv = *Buffer::allocate(num_layers * layer_bytes);
     // Untouched memory is one shared page of zeros, and reads of it come from the cache.

@@ -31,6 +31,9 @@ struct AttentionTile {
   size_t block_stride;  // elements from a block to the next
   size_t block_size;
   float scale;
+  bool is_hinted_soon;        // memory is asked for what lies ahead into the first cache
+  const AttentionTile* next;  // what the thread attends to next, to be asked for too; or null
+  size_t next_split;          // where it begins
   void* queries;  // scratch, query_scratch_size() floats a row: q as the products read it
 };
 

@@ -1,6 +1,7 @@
 // paged_attention on sixteen lanes: splits, and in each of them tiles of rows. See lanes.h for the
-// rules of this file. A Shape gives the largest tiles: kRowsMax, kDims (of 16 dimensions) and
-// chunks_for(num_rows) (of 16 positions).
+// rules of this file. A Shape gives the tiles: rows_for(num_rows) at once, at most kRowsMax, of
+// which each time chunks_for(rows) * 16 positions' scores and dims_for(rows) * 16 dimensions are
+// added up.
 #pragma once
 
 #include "kernels/attention/attention_products_lanes.h"
@@ -50,21 +51,23 @@ void attend_rows(
   alignas(64) Operand weights[kRows][kSplitPositions];
   const bool is_asking = row_begin == 0;  // the rows that follow find it in the cache
   const Operand* queries = static_cast<const Operand*>(tile.queries) + row_begin * tile.head_dim;
+  auto values_ahead = lines_of<Product>(tile, chunks.values, kLanes);
   for (size_t i = 0; i * kLanes < chunks.num_positions; i += kChunks) {
-    const auto* values = is_asking ? chunks.values + i : nullptr;
     score_tile<Lanes, Product, kRows, kChunks>(
-        tile, chunks.keys + i, values, queries, &scores[0][i * kLanes]
+        tile, chunks.keys + i, queries, is_asking ? &values_ahead : nullptr, &scores[0][i * kLanes]
     );
   }
 
-  RowsOfSplit<Product, kRows> rows = {chunks, weights, {}, {}, is_asking};
+  auto keys_ahead = lines_of<Product>(tile, chunks.next_keys, tile.block_size);
+  RowsOfSplit<Product, kRows> rows = {chunks, weights, {}, {}, is_asking ? &keys_ahead : nullptr};
   const StateRows at = state_rows(tile, row_begin, state);
   rows.factors =
       soften_rows<Lanes, Product>(tile, chunks, row_begin, kRows, scores, weights, rows.counts, at);
 
   size_t dim = 0;
-  for (; dim + Shape::kDims * kLanes <= tile.head_dim; dim += Shape::kDims * kLanes) {
-    value_tile<Lanes, Product, kRows, Shape::kDims, false>(tile, rows, dim, at.outputs);
+  for (; dim + Shape::dims_for(kRows) * kLanes <= tile.head_dim;
+       dim += Shape::dims_for(kRows) * kLanes) {
+    value_tile<Lanes, Product, kRows, Shape::dims_for(kRows), false>(tile, rows, dim, at.outputs);
   }
   for (; dim + kLanes <= tile.head_dim; dim += kLanes) {
     value_tile<Lanes, Product, kRows, 1, false>(tile, rows, dim, at.outputs);
@@ -110,8 +113,13 @@ template <class Product, class Attend>
   for (size_t split = split_begin; split < split_end; ++split) {
     SplitChunks<Product>& chunks = both[split % 2];
     SplitChunks<Product>& next = both[(split + 1) % 2];
-    if (split + 1 < split_end) find_chunks(tile, split + 1, next);
-    chunks.next_keys = split + 1 < split_end ? next.keys : chunks.keys;
+    const bool is_last = split + 1 == split_end;
+    if (!is_last) {
+      find_chunks(tile, split + 1, next);
+    } else if (tile.next != nullptr) {
+      find_chunks(*tile.next, tile.next_split, next);
+    }
+    chunks.next_keys = is_last && tile.next == nullptr ? chunks.keys : next.keys;
     chunks.is_first = split == 0 || split_begin > 0;
     size_t row = first_row_of(tile, split);
     for (size_t num_tiles = (num_rows - row + rows_max - 1) / rows_max; num_tiles > 0;
@@ -127,11 +135,12 @@ template <class Product, class Attend>
 template <class Lanes, class Product, class Shape>
 void attend_lanes(const AttentionTile& tile, size_t split_begin, size_t split_end, float* results) {
   encode_queries<Lanes, Product>(tile);
+  const size_t rows_max = Shape::rows_for(tile.num_tokens * tile.num_heads);
   const auto attend =
       [&](const SplitChunks<Product>& chunks, size_t row_begin, size_t num_rows, float* state) {
         attend_row_tile<Lanes, Product, Shape>(tile, chunks, row_begin, num_rows, state);
       };
-  for_each_row_tile<Product>(tile, split_begin, split_end, results, Shape::kRowsMax, attend);
+  for_each_row_tile<Product>(tile, split_begin, split_end, results, rows_max, attend);
 }
 
 }  // namespace

@@ -249,8 +249,10 @@ TEST(PagedAttention, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
     for (const Isa isa : supported_isas()) {
       if (isa == reference_of(isa)) continue;  // a plain loop, and the slowest
       const auto& expected = reference_of(isa) == Isa::kReference ? by_pairs : by_tiles;
-      ASSERT_EQ(bits_of(batch.attend({isa, one})), expected) << name_of(isa);
-      ASSERT_EQ(bits_of(batch.attend({isa, three})), expected) << name_of(isa);
+      for (const size_t hint_bytes : {0, 4096}) {
+        ASSERT_EQ(bits_of(batch.attend({isa, one, hint_bytes})), expected) << name_of(isa);
+        ASSERT_EQ(bits_of(batch.attend({isa, three, hint_bytes})), expected) << name_of(isa);
+      }
     }
   }
 }

@@ -58,6 +58,7 @@ void write_kv(const Executor& executor, const WriteKvArgs& args) {
       .slots = args.slots.data(),
       .keys = args.cache.keys,
       .values = args.cache.values,
+      .head_stride = args.cache.head_stride(),
       .block_size = args.cache.block_size,
   };
   const TokenFunction function = kVersions.find(executor.isa, args.cache.dtype);

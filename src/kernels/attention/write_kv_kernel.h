@@ -20,6 +20,7 @@ struct WriteKvTask {
   const int32_t* slots;      // [num_tokens]
   void* keys;                // see kv_view.h
   void* values;
+  size_t head_stride;  // elements from a KV head to the next
   size_t block_size;
 };
 

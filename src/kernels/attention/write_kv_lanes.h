@@ -59,10 +59,10 @@ void write_head(
   const auto slot = static_cast<size_t>(task.slots[token]);
   const size_t block = slot / task.block_size;
   const size_t offset = slot % task.block_size;
-  const size_t head_begin = (block * task.num_kv_heads + kv_head) * task.head_dim * task.block_size;
-  Kv* keys = static_cast<Kv*>(task.keys) + head_begin + offset * kDepth;
-  Kv* values = static_cast<Kv*>(task.values) + head_begin +
-               offset / kDepth * kDepth * task.head_dim + offset % kDepth;
+  const size_t begin = kv_head * task.head_stride + block * task.head_dim * task.block_size;
+  Kv* keys = static_cast<Kv*>(task.keys) + begin + offset * kDepth;
+  Kv* values = static_cast<Kv*>(task.values) + begin + offset / kDepth * kDepth * task.head_dim +
+               offset % kDepth;
   for (size_t d = 0; d < task.head_dim; d += kLanes) {
     const size_t n = task.head_dim - d < kLanes ? task.head_dim - d : kLanes;
     Kv rounded[kLanes];

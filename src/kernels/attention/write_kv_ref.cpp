@@ -39,9 +39,9 @@ void write_head(
   const auto slot = static_cast<size_t>(task.slots[token]);
   const size_t block = slot / task.block_size;
   const size_t offset = slot % task.block_size;
-  const size_t head_begin = (block * task.num_kv_heads + kv_head) * task.head_dim * task.block_size;
-  Kv* keys = static_cast<Kv*>(task.keys) + head_begin;
-  Kv* values = static_cast<Kv*>(task.values) + head_begin;
+  const size_t begin = kv_head * task.head_stride + block * task.head_dim * task.block_size;
+  Kv* keys = static_cast<Kv*>(task.keys) + begin;
+  Kv* values = static_cast<Kv*>(task.values) + begin;
   for (size_t d = 0; d < task.head_dim; ++d) {
     round_to(key[d], keys[(d / kDepth * task.block_size + offset) * kDepth + d % kDepth]);
     round_to(value[d], values[(offset / kDepth * task.head_dim + d) * kDepth + offset % kDepth]);
