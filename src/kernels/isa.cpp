@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 namespace millrace {
@@ -90,11 +91,20 @@ bool is_zen5() {
   return is_amd() && family() == kZen5;
 }
 
-size_t count_supported() {
-  if (has_amx()) return 6;
-  if (has_avx512_dot()) return 5;
-  if (has_avx512()) return 4;
-  return has_avx2() ? 3 : 2;
+Isa fastest() {
+  if (has_amx()) return Isa::kAmx;
+  if (has_avx512_dot()) return Isa::kAvx512Dot;
+  if (has_avx512()) return Isa::kAvx512;
+  return has_avx2() ? Isa::kAvx2 : Isa::kAmxReference;
+}
+
+bool is_amx_emulated() {
+  return best_isa() == Isa::kAvx512Dot && emulate_amx != nullptr && emulate_amx();
+}
+
+// How many of kSlowestFirst there are up to `isa`.
+size_t count_up_to(Isa isa) {
+  return static_cast<size_t>(std::ranges::find(kSlowestFirst, isa) - kSlowestFirst.begin()) + 1;
 }
 
 }  // namespace
@@ -118,12 +128,13 @@ std::string_view name_of(Isa isa) {
 }
 
 std::span<const Isa> supported_isas() {
-  static const size_t count = count_supported();
+  static const size_t count = count_up_to(is_amx_emulated() ? Isa::kAmx : best_isa());
   return std::span(kSlowestFirst).first(count);
 }
 
 Isa best_isa() {
-  return supported_isas().back();
+  static const Isa isa = fastest();
+  return isa;
 }
 
 size_t best_hint_bytes() {

@@ -26,12 +26,16 @@ enum class Isa {
 // "reference", "amx-reference", "avx2", "avx512", "avx512-dot", "amx".
 [[nodiscard]] std::string_view name_of(Isa isa);
 
-// Those that this processor and its system can run, slowest first; never empty. The first call asks
-// the system to let this process use tiles, where there are any.
+// Those that this processor and its system can run, slowest first; never empty.
 [[nodiscard]] std::span<const Isa> supported_isas();
 
-// The fastest of them.
+// The fastest of them that is not emulated. The first call asks the system to let this process use
+// tiles, where there are any.
 [[nodiscard]] Isa best_isa();
+
+// Only programs of tests have it (src/emulated_amx): from now on what kAmx has that this processor,
+// which can run kAvx512Dot, has not is carried out by this process. False: it can't.
+[[gnu::weak]] bool emulate_amx();
 
 // How far ahead of what they multiply kernels ask for weights, into the first cache: those of
 // quantized matrices for few tokens, which then read panels in the order in which they lie, and

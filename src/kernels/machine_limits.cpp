@@ -73,7 +73,7 @@ std::string_view name_of(DotInstruction instruction) {
 }
 
 // By leaf 7 of CPUID, because clang 14's __builtin_cpu_supports does not know all of the names. The
-// system's part, saving the registers, is what supported_isas() has asked.
+// system's part, saving the registers, is what best_isa() has asked.
 std::vector<DotInstruction> supported_dot_instructions() {
   unsigned eax = 0;
   unsigned ebx = 0;
@@ -95,7 +95,7 @@ std::vector<DotInstruction> supported_dot_instructions() {
     if (has_avx512_bf16) found.push_back(DotInstruction::kVdpbf16psZmm);
     if (has_avx512_vnni) found.push_back(DotInstruction::kVpdpbusdZmm);
   }
-  if (can_run(Isa::kAmx)) {
+  if (best_isa() == Isa::kAmx) {  // an emulated one has no limits
     found.push_back(DotInstruction::kTdpbf16psTile);
     found.push_back(DotInstruction::kTdpbssdTile);
   }
