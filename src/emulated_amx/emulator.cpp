@@ -29,7 +29,7 @@ uint8_t* address_of(
   return reinterpret_cast<uint8_t*>(address);
 }
 
-// A tile's rows begin at base and displacement; index and scale are from one to the next.
+// What index and scale come to: of a tile, from one row to the next; else a part of the address.
 ptrdiff_t stride_of(const MemoryOperand& memory, const SavedRegisters& registers) {
   if (!memory.index) return 0;
   return static_cast<ptrdiff_t>(registers.general(*memory.index) * memory.scale);
@@ -41,7 +41,7 @@ void run_on_tiles(const Instruction& instruction, const SavedRegisters& register
   const ptrdiff_t stride = memory ? stride_of(*memory, registers) : 0;
   switch (operation) {
     case Operation::kLoadTileConfig:
-      return tiles.configure(data);
+      return tiles.configure(data + stride);
     case Operation::kReleaseTiles:
       return tiles.release();
     case Operation::kLoadTile:
