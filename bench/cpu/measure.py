@@ -28,7 +28,8 @@ class Millrace:
         return True  # where it has not, it says so
 
     def version(self):
-        return subprocess.run([self.binary, "--version"], capture_output=True, text=True).stdout.strip().removeprefix("millrace ")
+        said = subprocess.run([self.binary, "--version"], capture_output=True, text=True).stdout
+        return said.splitlines()[0].removeprefix("millrace ")  # what it was built for follows
 
     def command(self, case):
         lengths = {"prefill": (case["num_tokens"], 0), "decode": (0, case["num_tokens"])}[case["phase"]]
