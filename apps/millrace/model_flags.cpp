@@ -9,8 +9,6 @@
 #include <limits>
 
 #include "base/thread_pool.h"
-#include "engine/step_budget.h"
-#include "kernels/isa.h"
 #include "progress_bar.h"
 #include "speculation_flag.h"
 
@@ -80,42 +78,30 @@ Result<void> share_between_ranks(const ModelFlags& flags, LocalModelOptions& opt
   return {};
 }
 
-// As far as the flags tell: a checkpoint may be quantized, or in another type.
-WeightFormat weights_of(const ModelFlags& flags) {
-  const auto dtype = dtype_of_flag("--dtype", flags.dtype);
-  return {
-      .dtype = dtype ? dtype->value_or(DType::kBFloat16) : DType::kBFloat16,
-      .quantization = quantization_from_name(flags.quantization),
-  };
+Result<std::optional<int32_t>> optional_int32(const char* flag, std::optional<int64_t> value) {
+  if (!value) return std::optional<int32_t>();
+  const Result<int32_t> number = to_int32(flag, *value);
+  if (!number) return number.error();
+  return std::optional(*number);
 }
 
 // What a step computes, of all sequences and of one prompt.
-Result<void> set_step_budget(const ModelFlags& flags, size_t num_threads, EngineConfig& config) {
-  config.max_num_batched_tokens =
-      flags.device == "cuda"
-          ? default_device_step_tokens(config.max_num_seqs)
-          : default_step_tokens(
-                num_threads, config.max_num_seqs, gains_by_long_steps(best_isa(), weights_of(flags))
-            );
-  if (flags.max_num_batched_tokens) {
-    const Result<int32_t> tokens =
-        to_int32("--max-num-batched-tokens", *flags.max_num_batched_tokens);
-    if (!tokens) return tokens.error();
-    config.max_num_batched_tokens = *tokens;
-  }
-  config.long_prefill_token_threshold = default_prompt_tokens(config.max_num_batched_tokens);
+Result<void> set_step(const ModelFlags& flags, LocalModelOptions& options) {
+  const auto tokens = optional_int32("--max-num-batched-tokens", flags.max_num_batched_tokens);
+  if (!tokens) return tokens.error();
+  options.max_num_batched_tokens = *tokens;
   if (flags.long_prefill_token_threshold == 0) {
-    config.long_prefill_token_threshold = config.max_num_batched_tokens;
-  } else if (flags.long_prefill_token_threshold) {
-    const Result<int32_t> tokens =
-        to_int32("--long-prefill-token-threshold", *flags.long_prefill_token_threshold);
-    if (!tokens) return tokens.error();
-    config.long_prefill_token_threshold = *tokens;
+    options.long_prefill_token_threshold = 0;
+    return {};
   }
+  const auto of_prompt =
+      optional_int32("--long-prefill-token-threshold", flags.long_prefill_token_threshold);
+  if (!of_prompt) return of_prompt.error();
+  options.long_prefill_token_threshold = *of_prompt;
   return {};
 }
 
-Result<EngineConfig> engine_config_of(const ModelFlags& flags, size_t num_threads) {
+Result<EngineConfig> engine_config_of(const ModelFlags& flags) {
   EngineConfig config;
   config.seed = flags.seed.value_or(0);
   const Result<int32_t> num_seqs = to_int32("--max-num-seqs", flags.max_num_seqs);
@@ -129,12 +115,9 @@ Result<EngineConfig> engine_config_of(const ModelFlags& flags, size_t num_thread
   const Result<SipKey> key = random_key();
   if (!key) return key.error();
   config.prefix_hash_key = *key;
-  if (flags.max_model_len) {
-    const Result<int32_t> tokens = to_int32("--max-model-len", *flags.max_model_len);
-    if (!tokens) return tokens.error();
-    config.max_model_len = *tokens;
-  }
-  if (const auto done = set_step_budget(flags, num_threads, config); !done) return done.error();
+  const auto model_len = optional_int32("--max-model-len", flags.max_model_len);
+  if (!model_len) return model_len.error();
+  config.max_model_len = *model_len;
   return config;
 }
 
@@ -272,9 +255,10 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   const Result<size_t> num_threads = num_threads_of_flag(flags.num_threads);
   if (!num_threads) return num_threads.error();
   options.num_threads = *num_threads;
-  Result<EngineConfig> engine = engine_config_of(flags, *num_threads);
+  Result<EngineConfig> engine = engine_config_of(flags);
   if (!engine) return engine.error();
   options.engine = *std::move(engine);
+  if (auto done = set_step(flags, options); !done) return done.error();
   if (auto shared = share_between_ranks(flags, options); !shared) return shared.error();
   return options;
 }

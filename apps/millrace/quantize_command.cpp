@@ -69,17 +69,33 @@ Result<void> write_text(const std::string& path, std::string_view text) {
   return write_error(path, std::error_code(errno, std::generic_category()));
 }
 
-// A new or empty directory: nothing of another model must be left beside what is written.
-Result<void> make_output(const std::string& path) {
-  if (path.empty()) return invalid_argument("give the directory to write: -o DIR", "--output");
-  std::error_code failed;
-  fs::create_directories(path, failed);
-  if (failed) return write_error(path, failed);
-  if (!fs::is_empty(path, failed)) {
-    return invalid_argument(fmt::format("'{}' is not empty", path), "--output");
+// A new or empty directory: nothing of another model must be left beside what is written. A new one
+// goes with this where nothing was written.
+class OutputDirectory {
+ public:
+  static Result<OutputDirectory> make(const std::string& path) {
+    if (path.empty()) return invalid_argument("give the directory to write: -o DIR", "--output");
+    std::error_code failed;
+    const bool is_new = fs::create_directories(path, failed);
+    if (failed) return write_error(path, failed);
+    if (!fs::is_empty(path, failed)) {
+      return invalid_argument(fmt::format("'{}' is not empty", path), "--output");
+    }
+    return OutputDirectory(is_new ? path : "");
   }
-  return {};
-}
+  ~OutputDirectory() {
+    std::error_code ignored;
+    if (!new_path_.empty()) fs::remove(new_path_, ignored);  // if it is empty
+  }
+  OutputDirectory(OutputDirectory&& other) noexcept
+      : new_path_(std::exchange(other.new_path_, {})) {}
+  OutputDirectory& operator=(OutputDirectory&&) = delete;
+
+ private:
+  explicit OutputDirectory(std::string new_path) : new_path_(std::move(new_path)) {}
+
+  std::string new_path_;  // empty: it was there before
+};
 
 // The file that a model's GGUF metadata is in; empty where it is no GGUF model.
 Result<std::string> gguf_path(const std::string& model) {
@@ -198,7 +214,8 @@ Result<void> quantize(const QuantizeFlags& flags) {
         fmt::format("'{}' is quantized already: take the original", checkpoint->path), "MODEL"
     );
   }
-  if (Result<void> made = make_output(flags.output); !made) return made;
+  const Result<OutputDirectory> output = OutputDirectory::make(flags.output);
+  if (!output) return output.error();
 
   QuantizeOptions options{.format = *format};
   options.dtype = model_options->dtype.value_or(automatic_dtype(*config, *checkpoint));

@@ -11,14 +11,14 @@
 namespace millrace {
 
 // For a processor: 128 tokens, from which on more are no faster on few cores
-// (docs/benchmarks/cpu.md, "Serving over HTTP"); 16 a thread on many, so that each has enough of a
+// (docs/benchmarks/cpu_changes.md, "On Zen 4"); 16 a thread on many, so that each has enough of a
 // product to do; and 64 beside `max_num_seqs` tokens of sequences that are being answered. 256
 // tokens at least where `gains_by_long_steps`.
 int32_t default_step_tokens(size_t num_threads, int64_t max_num_seqs, bool gains_by_long_steps);
 
 // Whether prompts are faster by 256 tokens than by 128: with AMX those of bfloat16 and int4 weights
-// are, by a tenth, and by 512 little more; int8 is not (docs/benchmarks/cpu.md, "On a processor
-// with AMX").
+// are, by a tenth, and by 512 little more; int8 is not (docs/benchmarks/cpu_changes.md,
+// "With AMX").
 bool gains_by_long_steps(Isa isa, const WeightFormat& weights);
 
 // For a CUDA device: 2048, as vLLM's; not measured.

@@ -23,6 +23,11 @@ enum class Isa {
   return isa == Isa::kAmx || isa == Isa::kAmxReference ? Isa::kAmxReference : Isa::kReference;
 }
 
+// Whether it is one of those: plain loops, and slow.
+[[nodiscard]] constexpr bool is_reference(Isa isa) {
+  return isa == reference_of(isa);
+}
+
 // "reference", "amx-reference", "avx2", "avx512", "avx512-dot", "amx".
 [[nodiscard]] std::string_view name_of(Isa isa);
 

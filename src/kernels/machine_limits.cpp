@@ -56,7 +56,7 @@ bool has(DotInstruction instruction) {
 }
 
 uint64_t sum_words(Isa isa, std::span<const std::byte> bytes) {
-  if (isa <= Isa::kAmxReference) return sum_words_reference(bytes.data(), bytes.size());
+  if (is_reference(isa)) return sum_words_reference(bytes.data(), bytes.size());
   if (isa == Isa::kAvx2) return sum_words_avx2(bytes.data(), bytes.size());
   return sum_words_avx512(bytes.data(), bytes.size());
 }
@@ -103,7 +103,7 @@ std::vector<DotInstruction> supported_dot_instructions() {
 }
 
 DotInstruction fastest_dot_instruction(DotOperands operands, Isa isa) {
-  if (isa <= Isa::kAmxReference) return DotInstruction::kMulpsAddps;
+  if (is_reference(isa)) return DotInstruction::kMulpsAddps;
   if (isa == Isa::kAmx && operands == DotOperands::kInt8) return DotInstruction::kTdpbssdTile;
   if (isa == Isa::kAmx && operands == DotOperands::kBFloat16) return DotInstruction::kTdpbf16psTile;
   const bool is_narrow = isa == Isa::kAvx2;

@@ -12,6 +12,7 @@
 #include "base/math.h"
 #include "checkpoint/dummy.h"
 #include "cuda/cuda_runner.h"
+#include "engine/step_budget.h"
 #include "model/cpu_model.h"
 #include "model/kv_budget.h"
 #include "model/kv_cache.h"
@@ -162,6 +163,45 @@ Result<CpuModelOptions> cpu_options_of(
   model.max_num_logits = options.engine.max_logit_rows;
   model.group = options.group;
   return model;
+}
+
+// What a step computes, where nobody said. REQUIRES: the model can run as it was asked for.
+int32_t step_tokens_of(
+    ModelDevice device,
+    const Checkpoint& checkpoint,
+    const ModelConfig& config,
+    const LocalModelOptions& options
+) {
+  const int64_t num_seqs = options.engine.max_num_seqs;
+  if (device == ModelDevice::kCuda) return default_device_step_tokens(num_seqs);
+  const WeightFormat weights = {
+      .dtype = options.dtype.value_or(automatic_dtype(config, checkpoint)),
+      .quantization = *quantization_of(config, options.quantization),
+  };
+  const auto num_ranks = static_cast<size_t>(options.tensor_parallel_size);
+  return default_step_tokens(
+      options.num_threads * num_ranks, num_seqs, gains_by_long_steps(options.isa, weights)
+  );
+}
+
+Result<void> set_step(
+    ModelDevice device,
+    const Checkpoint& checkpoint,
+    const ModelConfig& config,
+    LocalModelOptions& options
+) {
+  if (auto kept = quantization_of(config, options.quantization); !kept) return kept.error();
+  EngineConfig& engine = options.engine;
+  engine.max_num_batched_tokens = options.max_num_batched_tokens
+                                      ? *options.max_num_batched_tokens
+                                      : step_tokens_of(device, checkpoint, config, options);
+  engine.long_prefill_token_threshold = options.long_prefill_token_threshold.value_or(
+      default_prompt_tokens(engine.max_num_batched_tokens)
+  );
+  if (engine.long_prefill_token_threshold == 0) {
+    engine.long_prefill_token_threshold = engine.max_num_batched_tokens;
+  }
+  return {};
 }
 
 // What this process has of the model.
@@ -335,6 +375,9 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   Result<ModelText> text = load_model_text(options.text, *checkpoint, dummy_vocab_size);
   if (!text) return text.error();
 
+  if (const auto done = set_step(*device, *checkpoint, *config, options); !done) {
+    return done.error();
+  }
   options.engine.eos_token_ids = end_tokens(*config, *defaults);
   options.engine.max_logit_rows =
       std::max(options.engine.max_logit_rows, options.engine.max_num_seqs);
@@ -375,6 +418,9 @@ Result<LocalRunner> load_local_runner(LocalModelOptions options) {
   if (!checkpoint) return checkpoint.error();
   const Result<ModelConfig> config = config_of(*checkpoint, options);
   if (!config) return config.error();
+  if (const auto done = set_step(*device, *checkpoint, *config, options); !done) {
+    return done.error();
+  }
   auto threads = std::make_unique<ThreadPool>(options.num_threads);
   Result<LoadedRunner> runner = load_runner(*device, *checkpoint, *config, options, *threads);
   if (!runner) return runner.error();

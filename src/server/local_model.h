@@ -46,8 +46,13 @@ struct LocalModelOptions {
   int32_t tensor_parallel_size = 1;
   ProcessGroup* group = nullptr;
   Isa isa = best_isa();
-  bool use_generation_config = true;             // the author's sampling defaults
-  EngineConfig engine;                           // eos_token_ids are filled in from the model
+  bool use_generation_config = true;  // the author's sampling defaults
+  // What a step computes, of all sequences and of one prompt (0: as much). None: by the device, its
+  // threads and how the model runs there (engine/step_budget.h).
+  std::optional<int32_t> max_num_batched_tokens;
+  std::optional<int32_t> long_prefill_token_threshold;
+  // Filled in from the model: eos_token_ids, and what a step computes.
+  EngineConfig engine;
   std::function<void(double)> on_progress = {};  // fraction of the weights loaded, 0 to 1
 };
 
@@ -92,8 +97,8 @@ struct LocalRunner {
   std::vector<std::string> start_lines;
 };
 
-// Of `options`, only what the model itself needs is used: of `engine` the limits of a step and of
-// sequences, by which the KV cache is sized too.
+// Of `options`, only what the model itself needs is used: the limits of a step, and of `engine`
+// those of sequences, by which the KV cache is sized too.
 Result<LocalRunner> load_local_runner(LocalModelOptions options);
 
 // The same as load_local_model() without its weights: an engine that makes up tokens of the model's

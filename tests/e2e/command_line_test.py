@@ -198,6 +198,7 @@ class Quantize(unittest.TestCase):
             done = run("quantize", STORIES, "-o", output / "again", "--calibration", text)
             self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr, r"calibration takes 256 tokens at least, and '.*text.txt' has \d+\n$")
+            self.assertFalse((output / "again").exists(), "nothing was written")
 
 
 @unittest.skipUnless(STORIES.exists(), "../shared/data/models/stories260k is missing")

@@ -57,8 +57,8 @@ LocalModel load_model(const std::string& path, const EngineSetup& setup) {
   options.kv_cache_bytes = setup.kv_cache_bytes;
   options.available_bytes = available_memory();
   options.num_threads = setup.num_threads;
-  options.engine.max_num_batched_tokens = setup.max_num_batched_tokens;
-  options.engine.long_prefill_token_threshold = setup.long_prefill_token_threshold;
+  options.max_num_batched_tokens = setup.max_num_batched_tokens;
+  options.long_prefill_token_threshold = setup.long_prefill_token_threshold;
   options.engine.max_num_seqs = setup.max_num_seqs;
   options.engine.max_logit_rows = setup.max_num_seqs;
   if (setup.speculation) options.engine.max_logit_rows += 4 * setup.max_num_seqs;

@@ -1,0 +1,61 @@
+#include "server/local_model.h"
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/test_files.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kConfig = R"({
+  "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
+  "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 64, "torch_dtype": "bfloat16",
+  "max_position_embeddings": 512)";
+
+// Two threads, 8 sequences.
+LocalModelOptions dummy_options(const std::string& model) {
+  LocalModelOptions options;
+  options.text.model = model;
+  options.load_format = LoadFormat::kDummy;
+  options.available_bytes = int64_t{1} << 30;
+  options.num_threads = 2;
+  options.engine.max_num_seqs = 8;
+  options.engine.max_logit_rows = 8;
+  return options;
+}
+
+int32_t step_tokens(const LocalModelOptions& options) {
+  const Result<LocalRunner> runner = load_local_runner(options);
+  EXPECT_TRUE(runner.ok()) << runner.error().message;
+  return runner ? runner->max_num_batched_tokens : 0;
+}
+
+TEST(LocalModel, ComputesAsManyTokensAStepAsSuitHowTheModelRuns) {
+  const testing_files::TemporaryDirectory folder;
+  folder.write("config.json", std::string(kConfig) + "}");
+  LocalModelOptions options = dummy_options(folder.path());
+  options.quantization = QuantizedFormat::kInt4;
+  options.isa = Isa::kReference;
+  EXPECT_EQ(step_tokens(options), 128);
+  options.isa = Isa::kAmxReference;  // tiles of bytes are faster in long steps
+  EXPECT_EQ(step_tokens(options), 256);
+  options.quantization = QuantizedFormat::kInt8;
+  EXPECT_EQ(step_tokens(options), 128);
+  options.max_num_batched_tokens = 40;
+  EXPECT_EQ(step_tokens(options), 40);
+}
+
+TEST(LocalModel, KnowsHowItsMatricesAreStoredWhenItChoosesAStep) {
+  const testing_files::TemporaryDirectory folder;
+  folder.write(
+      "config.json",
+      std::string(kConfig) +
+          R"(, "quantization_config": {"quant_method": "millrace", "format": "int4", "version": 1}})"
+  );
+  LocalModelOptions options = dummy_options(folder.path());
+  options.isa = Isa::kAmxReference;
+  EXPECT_EQ(step_tokens(options), 256);
+}
+
+}  // namespace
+}  // namespace millrace
