@@ -165,8 +165,8 @@ Result<CpuModelOptions> cpu_options_of(
   return model;
 }
 
-// What a step computes, where nobody said. REQUIRES: the model can run as it was asked for.
-int32_t step_tokens_of(
+// How many tokens a step has, where nobody said.
+Result<int32_t> step_tokens_of(
     ModelDevice device,
     const Checkpoint& checkpoint,
     const ModelConfig& config,
@@ -174,9 +174,11 @@ int32_t step_tokens_of(
 ) {
   const int64_t num_seqs = options.engine.max_num_seqs;
   if (device == ModelDevice::kCuda) return default_device_step_tokens(num_seqs);
+  const auto quantization = quantization_of(config, options.quantization);
+  if (!quantization) return quantization.error();
   const WeightFormat weights = {
       .dtype = options.dtype.value_or(automatic_dtype(config, checkpoint)),
-      .quantization = *quantization_of(config, options.quantization),
+      .quantization = *quantization,
   };
   const auto num_ranks = static_cast<size_t>(options.tensor_parallel_size);
   return default_step_tokens(
@@ -184,23 +186,23 @@ int32_t step_tokens_of(
   );
 }
 
+// In `options.engine`, of all sequences and of one prompt.
 Result<void> set_step(
     ModelDevice device,
     const Checkpoint& checkpoint,
     const ModelConfig& config,
     LocalModelOptions& options
 ) {
-  if (auto kept = quantization_of(config, options.quantization); !kept) return kept.error();
-  EngineConfig& engine = options.engine;
-  engine.max_num_batched_tokens = options.max_num_batched_tokens
-                                      ? *options.max_num_batched_tokens
-                                      : step_tokens_of(device, checkpoint, config, options);
-  engine.long_prefill_token_threshold = options.long_prefill_token_threshold.value_or(
-      default_prompt_tokens(engine.max_num_batched_tokens)
-  );
-  if (engine.long_prefill_token_threshold == 0) {
-    engine.long_prefill_token_threshold = engine.max_num_batched_tokens;
+  if (!options.max_num_batched_tokens) {
+    const Result<int32_t> tokens = step_tokens_of(device, checkpoint, config, options);
+    if (!tokens) return tokens.error();
+    options.max_num_batched_tokens = *tokens;
   }
+  const int32_t tokens = *options.max_num_batched_tokens;
+  const int32_t of_prompt =
+      options.long_prefill_token_threshold.value_or(default_prompt_tokens(tokens));
+  options.engine.max_num_batched_tokens = tokens;
+  options.engine.long_prefill_token_threshold = of_prompt == 0 ? tokens : of_prompt;
   return {};
 }
 
