@@ -45,7 +45,7 @@ TEST(LocalModel, ComputesAsManyTokensAStepAsSuitHowTheModelRuns) {
   EXPECT_EQ(step_tokens(options), 40);
 }
 
-TEST(LocalModel, KnowsHowItsMatricesAreStoredWhenItChoosesAStep) {
+TEST(LocalModel, ChoosesTheStepOfADummyModelByTheFormatThatItIsStoredIn) {
   const testing_files::TemporaryDirectory folder;
   folder.write(
       "config.json",
