@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <set>
 
 #include "model/model_goldens.h"
@@ -158,6 +159,54 @@ TEST_P(CpuModelOnIsa, GivesTheSameBitsWhollyInChunksTokenByTokenAndAmongNeighbou
         EXPECT_EQ(run_prompt(*model, tokens, 33), whole) << golden.name;
         EXPECT_EQ(run_prompt(*model, tokens, 1, 3), whole) << golden.name;
         EXPECT_EQ(run_prompt(*model, tokens, 13, 4), whole) << golden.name;
+      }
+    }
+  }
+}
+
+// The logits of the wanted tokens of a batch, and those of each sequence's token after it, which
+// attends to what the batch left in the cache.
+Logits run_wanted(
+    CpuModel& model, std::span<const std::vector<TokenId>> prompts, std::span<const int32_t> wanted
+) {
+  std::vector<TestSequence> sequences = make_sequences(model, prompts, 3);
+  std::vector<TestChunk> chunks;
+  for (TestSequence& sequence : sequences) chunks.push_back({&sequence, sequence.num_left() - 1});
+  ForwardBatch batch = make_batch(chunks, model.block_size());
+  batch.logit_rows.clear();
+  for (const int32_t token : wanted) batch.logit_rows.push_back(LogitRow::of_token(token));
+  Logits logits;
+  append_bits(model.forward(batch), logits);
+  for (TestChunk& chunk : chunks) chunk.num_tokens = 1;
+  append_bits(model.forward(make_batch(chunks, model.block_size())), logits);
+  return logits;
+}
+
+TEST_P(CpuModelOnIsa, GivesTheSameBitsWhateverElseIsWanted) {
+  ThreadPool pool(2);
+  for (const Golden& golden : read_goldens(kGoldens)) {
+    for (const WeightFormat& format : kFormats) {
+      CpuModelOptions options = options_for(format);
+      options.isa = GetParam();
+      const auto model = load_tiny(golden, options, pool, DType::kFloat32);
+      const auto vocab = static_cast<ptrdiff_t>(model->vocab_size());
+      std::vector<TokenId> prompt = golden.prompts.front().token_ids;
+      prompt.resize(24, 7);
+      const std::vector<std::vector<TokenId>> prompts = {prompt, {1, 2, 3, 4}, prompt};
+      std::vector<int32_t> all(23 + 3 + 23);
+      std::iota(all.begin(), all.end(), 0);
+      const Logits whole = run_wanted(*model, prompts, all);
+      // None, the last, some with a gap and out of order, one of a sequence of several.
+      const std::vector<int32_t> choices[] = {{}, {22, 25, 48}, {48, 2, 9, 9}, {24}};
+      for (const std::vector<int32_t>& wanted : choices) {
+        Logits expected;
+        for (const int32_t token : wanted) {
+          const auto row = whole.begin() + token * vocab;
+          expected.insert(expected.end(), row, row + vocab);
+        }
+        expected.insert(expected.end(), whole.end() - 3 * vocab, whole.end());
+        EXPECT_EQ(run_wanted(*model, prompts, wanted), expected)
+            << golden.name << ' ' << testing::PrintToString(wanted);
       }
     }
   }

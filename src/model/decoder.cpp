@@ -12,33 +12,52 @@
 
 namespace millrace {
 
+namespace {
+
+// Moves the rows to the front, in their order.
+void move_to_front(const Rows& matrix, std::span<const int32_t> rows) {
+  for (size_t to = 0; to < rows.size(); ++to) {
+    const auto from = static_cast<size_t>(rows[to]);
+    if (from != to) std::copy_n(matrix.row(from), matrix.num_columns, matrix.row(to));
+  }
+}
+
+}  // namespace
+
 ConstRows Decoder::forward(const ForwardBatch& batch) {
+  // Whoever observes the inputs of the matrices wants those of all tokens.
+  const OutputRows outputs = observer_ == nullptr ? output_rows(batch) : all_rows(batch);
   parts_.kv_cache.copy_blocks(batch.block_copies, executor_.pool);
-  if (batch.num_tokens() > 0) run_layers(batch);
-  const ConstRows result = logits(batch);
-  save_hidden(batch);
+  if (batch.num_tokens() > 0) run_layers(batch, outputs);
+  const ConstRows result = logits(batch, outputs);
+  save_hidden(batch, outputs);
   return result;
 }
 
-void Decoder::run_layers(const ForwardBatch& batch) {
+void Decoder::run_layers(const ForwardBatch& batch, const OutputRows& outputs) {
   const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
   const PackedMatrix* const table = parts_.weights.embedding.packed();
   CHECK(table != nullptr, "the embedding is not quantized");
   embed(executor_, {.token_ids = batch.token_ids, .table = *table, .out = hidden});
-  for (size_t index = 0; index < parts_.weights.layers.size(); ++index) {
-    attention_block(index, batch);
-    mlp_block(index, batch);
+  LayerRows rows = {batch.positions, batch.cu_seqlens};
+  const size_t num_layers = parts_.weights.layers.size();
+  for (size_t index = 0; index < num_layers; ++index) {
+    write_keys_and_values(index, batch);
+    if (index + 1 == num_layers) {
+      keep_rows(outputs);
+      rows = {outputs.positions, outputs.cu_seqlens};
+    }
+    if (rows.num_rows() == 0) continue;
+    attention_block(index, batch, rows);
+    mlp_block(index, rows.num_rows());
   }
 }
 
-void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
+void Decoder::write_keys_and_values(size_t index, const ForwardBatch& batch) {
   const LayerWeights& weights = parts_.weights.layers[index];
-  const auto num_heads = static_cast<size_t>(parts_.config.num_heads);
-  const KvView cache = parts_.kv_cache.layer(index);
   const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
   const Rows normed = parts_.workspace.normed.rows(batch.token_ids.size());
   const Rows qkv = parts_.workspace.qkv.rows(batch.token_ids.size());
-  const Rows attention = parts_.workspace.attention.rows(batch.token_ids.size());
 
   rms_norm(
       executor_, {.x = hidden, .weight = weights.attention_norm, .eps = norm_eps(), .out = normed}
@@ -50,22 +69,38 @@ void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
   write_kv(
       executor_,
       {.qkv = qkv,
-       .num_heads = num_heads,
+       .num_heads = static_cast<size_t>(parts_.config.num_heads),
        .q_norm = weights.q_norm,
        .k_norm = weights.k_norm,
        .norm_eps = norm_eps(),
        .rope = parts_.rope,
        .positions = batch.positions,
        .slots = batch.slot_mapping,
-       .cache = cache}
+       .cache = parts_.kv_cache.layer(index)}
   );
+}
+
+void Decoder::keep_rows(const OutputRows& outputs) {
+  const size_t num_tokens = outputs.row_of.size();
+  const Rows attention = parts_.workspace.attention.rows(num_tokens);
+  const Rows qkv = parts_.workspace.qkv.rows(num_tokens);
+  move_to_front(parts_.workspace.hidden.rows(num_tokens), outputs.tokens);
+  move_to_front(qkv.columns(0, attention.num_columns), outputs.tokens);
+}
+
+void Decoder::attention_block(size_t index, const ForwardBatch& batch, const LayerRows& rows) {
+  const LayerWeights& weights = parts_.weights.layers[index];
+  const Rows hidden = parts_.workspace.hidden.rows(rows.num_rows());
+  const Rows qkv = parts_.workspace.qkv.rows(rows.num_rows());
+  const Rows attention = parts_.workspace.attention.rows(rows.num_rows());
+
   paged_attention(
       executor_,
       {.q = qkv.columns(0, attention.num_columns),
-       .num_heads = num_heads,
-       .cache = cache,
-       .positions = batch.positions,
-       .cu_seqlens = batch.cu_seqlens,
+       .num_heads = static_cast<size_t>(parts_.config.num_heads),
+       .cache = parts_.kv_cache.layer(index),
+       .positions = rows.positions,
+       .cu_seqlens = rows.cu_seqlens,
        .block_tables = batch.block_tables,
        .blocks_per_sequence_max = static_cast<size_t>(batch.max_blocks_per_sequence),
        .scratch = parts_.workspace.attention_scratch.as<float>(),
@@ -82,11 +117,11 @@ void Decoder::attention_block(size_t index, const ForwardBatch& batch) {
   sum_over_ranks(hidden);
 }
 
-void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
+void Decoder::mlp_block(size_t index, size_t num_rows) {
   const LayerWeights& weights = parts_.weights.layers[index];
-  const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
-  const Rows normed = parts_.workspace.normed.rows(batch.token_ids.size());
-  const Rows activation = parts_.workspace.activation.rows(batch.token_ids.size());
+  const Rows hidden = parts_.workspace.hidden.rows(num_rows);
+  const Rows normed = parts_.workspace.normed.rows(num_rows);
+  const Rows activation = parts_.workspace.activation.rows(num_rows);
 
   // Whoever observes the inputs of `down` wants floats.
   const RowsForm form = observer_ == nullptr
@@ -115,20 +150,17 @@ void Decoder::mlp_block(size_t index, const ForwardBatch& batch) {
   sum_over_ranks(hidden);
 }
 
-ConstRows Decoder::logits(const ForwardBatch& batch) {
+ConstRows Decoder::logits(const ForwardBatch& batch, const OutputRows& outputs) {
   Workspace& space = parts_.workspace;
   const size_t num_logits = batch.logit_rows.size();
-  const Rows hidden = space.hidden.rows(batch.token_ids.size());
   const Rows wanted = space.logits_hidden.rows(num_logits);
   const Rows out = space.logits.rows(num_logits);
   const Rows part = parts_.group == nullptr ? out : space.head_part.rows(num_logits);
   for (size_t i = 0; i < num_logits; ++i) {
     const LogitRow& row = batch.logit_rows[i];
-    const auto index = static_cast<size_t>(row.index);
-    const float* const state = row.source == LogitRow::Source::kToken
-                                   ? hidden.row(index)
-                                   : parts_.saved_hidden.rows(index + 1).row(index);
-    std::copy_n(state, hidden.num_columns, wanted.row(i));
+    const float* const state = row.source == LogitRow::Source::kToken ? state_of(row.index, outputs)
+                                                                      : saved_state(row.index);
+    std::copy_n(state, wanted.num_columns, wanted.row(i));
   }
   rms_norm(
       executor_,
@@ -185,13 +217,21 @@ void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {
 }
 
 // The residual stream as the last layer left it: the final norm is the same computation each time.
-void Decoder::save_hidden(const ForwardBatch& batch) {
-  const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
+void Decoder::save_hidden(const ForwardBatch& batch, const OutputRows& outputs) {
+  const auto num_columns = static_cast<size_t>(parts_.config.hidden_size);
   for (const HiddenSave& save : batch.hidden_saves) {
-    const auto slot = static_cast<size_t>(save.slot);
-    const float* const state = hidden.row(static_cast<size_t>(save.token));
-    std::copy_n(state, hidden.num_columns, parts_.saved_hidden.rows(slot + 1).row(slot));
+    std::copy_n(state_of(save.token, outputs), num_columns, saved_state(save.slot));
   }
+}
+
+const float* Decoder::state_of(int32_t token, const OutputRows& outputs) {
+  const int32_t row = outputs.row_of[static_cast<size_t>(token)];
+  return parts_.workspace.hidden.rows(outputs.num_rows()).row(static_cast<size_t>(row));
+}
+
+float* Decoder::saved_state(int32_t slot) {
+  const auto index = static_cast<size_t>(slot);
+  return parts_.saved_hidden.rows(index + 1).row(index);
 }
 
 }  // namespace millrace

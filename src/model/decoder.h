@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "kernels/executor.h"
 #include "kernels/quantized/quantization.h"
@@ -14,6 +15,7 @@
 #include "model/forward_batch.h"
 #include "model/kv_cache.h"
 #include "model/matrix_place.h"
+#include "model/output_rows.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 #include "parallel/process_group.h"
@@ -21,6 +23,7 @@
 namespace millrace {
 
 // Sees what the matrices are given, before it is rounded as their formats want it.
+// With one, the last layer finishes all tokens of a batch, wanted or not.
 class InputObserver {
  public:
   virtual ~InputObserver() = default;
@@ -52,12 +55,29 @@ class Decoder {
   void set_observer(InputObserver* observer) { observer_ = observer; }
 
  private:
-  void run_layers(const ForwardBatch& batch);
-  // The two halves of a layer; each adds to the residual stream `hidden`.
-  void attention_block(size_t index, const ForwardBatch& batch);
-  void mlp_block(size_t index, const ForwardBatch& batch);
-  ConstRows logits(const ForwardBatch& batch);
-  void save_hidden(const ForwardBatch& batch);
+  // The tokens that a layer finishes: all of a batch, or the last layer's.
+  struct LayerRows {
+    std::span<const int32_t> positions;   // [num_rows]
+    std::span<const int32_t> cu_seqlens;  // [num_sequences + 1]
+
+    size_t num_rows() const { return positions.size(); }
+  };
+
+  // Leaves the hidden states of `outputs` in the first rows of the residual stream `hidden`.
+  void run_layers(const ForwardBatch& batch, const OutputRows& outputs);
+  // The first half of a layer in two steps: q, k and v of all tokens, and k and v into the cache;
+  // then attention of the first rows of q, which is added to those of `hidden`.
+  void write_keys_and_values(size_t index, const ForwardBatch& batch);
+  void attention_block(size_t index, const ForwardBatch& batch, const LayerRows& rows);
+  // The second half, which is added to the first rows of `hidden`.
+  void mlp_block(size_t index, size_t num_rows);
+  // Moves the rows of `hidden` and of q that the last layer finishes to the front.
+  void keep_rows(const OutputRows& outputs);
+  ConstRows logits(const ForwardBatch& batch, const OutputRows& outputs);
+  void save_hidden(const ForwardBatch& batch, const OutputRows& outputs);
+  // The residual stream of a token after the last layer.
+  const float* state_of(int32_t token, const OutputRows& outputs);
+  float* saved_state(int32_t slot);
   // How a part of a product goes into the residual stream, to be summed over all ranks.
   LinearEpilogue residual_epilogue() const;
   void sum_over_ranks(Rows hidden);

@@ -50,25 +50,31 @@ TEST(ForwardWork, CountsEachTermOfInputs) {
   const auto operations = [&](const Quantization& quantization) {
     return forward_work(small_config(), kBytes, quantization, batch).matrix_operations;
   };
-  // Two of all, but one of the inputs of down, 7 x 10.
-  EXPECT_EQ(operations(QuantizedFormat::kInt8), 2.0 * (3 * (2 * 810 - 70) * 4 + 2 * 10 * 100));
+  // Of three tokens the last layer has k and v alone. Two terms of all, but one of the inputs of
+  // down, 7 x 10.
+  const double two_terms = 3 * (2 * 810 - 70) * 4 - 3 * (2 * 610 - 70) + 2 * 10 * 100;
+  EXPECT_EQ(operations(QuantizedFormat::kInt8), 2.0 * two_terms);
   for (const Quantization one : {Quantization::w8a8(), Quantization(QuantizedFormat::kInt4)}) {
-    EXPECT_EQ(operations(one), 2.0 * (3 * 810 * 4 + 10 * 100));
+    EXPECT_EQ(operations(one), 2.0 * (3 * 810 * 4 - 3 * 610 + 10 * 100));
   }
 }
 
 TEST(ForwardWork, CountsCausalPairsOfAPrompt) {
   const ForwardWork work = forward_work(small_config(), kBytes, {}, batch_of(1, 0, 4));
-  EXPECT_EQ(work.attention_operations, 4.0 * 3 * 20 * (1 + 2 + 3 + 4));
+  EXPECT_EQ(work.attention_operations, 4.0 * 20 * (2 * (1 + 2 + 3 + 4) + 4));
   EXPECT_EQ(work.kv_bytes, 4 * 60.0);
-  EXPECT_EQ(work.matrix_operations, 2.0 * (3 * 810 * 4 + 10 * 100 * 1)) << "one row of logits";
+  EXPECT_EQ(work.matrix_operations, 2.0 * (2 * 810 * 4 + 200 * 4 + 610 + 10 * 100))
+      << "one row of logits, and one token that the last layer finishes";
 }
 
 TEST(ForwardWork, OfChunksAddsUpToThatOfThePromptExceptForWhatEachPassReads) {
-  ForwardWork chunks = forward_work(small_config(), kBytes, {}, batch_of(1, 0, 3));
+  ForwardBatch first = batch_of(1, 0, 3);
+  first.logit_rows.clear();
+  ForwardWork chunks = forward_work(small_config(), kBytes, {}, first);
   chunks += forward_work(small_config(), kBytes, {}, batch_of(1, 3, 5));
   const ForwardWork whole = forward_work(small_config(), kBytes, {}, batch_of(1, 0, 8));
   EXPECT_EQ(chunks.attention_operations, whole.attention_operations);
+  EXPECT_EQ(chunks.matrix_operations, whole.matrix_operations);
   EXPECT_EQ(chunks.weight_bytes, 2 * whole.weight_bytes);
   EXPECT_EQ(chunks.kv_bytes, whole.kv_bytes + 3 * 60.0);
   EXPECT_EQ(chunks.bytes(), chunks.weight_bytes + chunks.kv_bytes);
