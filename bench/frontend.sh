@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the front end of `millrace serve` alone: with the null engine, which takes no time.
 # The server has one core, the client (frontend_load) another: the figures are per server core, and the client's
-# work is not in them. Nothing else should run meanwhile; `server_cores_used` tells whether something did.
+# work is not in them; with --share, both share both cores. Nothing else should run meanwhile; `server_cores_used` tells whether something did.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +16,8 @@ usage: bench/frontend.sh [OPTIONS] [-- FLAGS OF millrace serve]
   --scenario A,B      of: streams, requests, refusals, first_token, idle, open_streams and open_streams_uds
                       (over a Unix socket) (default: all)
   --seconds N         of each measurement (default: 5)
+  --share             server and client share both cores: an I/O thread for each, and a client that looks at its open
+                      streams every 0.3 ms instead of spinning
   --rate R            tokens/s of each of the open streams (default: 20)
   --open-streams N,M  how many of them, in turn, each time of a fresh server (default: 10000)
   --json FILE         adds one JSON object for each measurement
@@ -34,6 +36,7 @@ rate=20
 open_streams=10000
 json=
 limit=--limit
+share=
 client_flags=
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -47,6 +50,7 @@ while [ $# -gt 0 ]; do
     --open-streams) open_streams=$2; shift 2 ;;
     --json) json=$2; shift 2 ;;
     --no-limit) limit=; shift ;;
+    --share) share=1; shift ;;
     --client-flags) client_flags=$2; shift 2 ;;
     --) shift; break ;;
     -h|--help) usage; exit 0 ;;
@@ -54,6 +58,12 @@ while [ $# -gt 0 ]; do
   esac
 done
 server_flags=("$@")
+if [ -n "$share" ]; then
+  server_core=$server_core,$client_core
+  client_core=$server_core
+  server_flags=(--io-threads 2 "${server_flags[@]}")
+  client_flags="--open-streams-rest-us 300 $client_flags"
+fi
 readonly sequences=16384 # that run at once: more than any scenario has open
 
 die() { echo "frontend.sh: $*" >&2; exit 1; }

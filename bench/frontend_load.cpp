@@ -210,6 +210,12 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("--open-streams-rate", open.tokens_per_second, "what the server was started with")
       ->check(CLI::PositiveNumber);
   app.add_option("--open-streams-seconds", open.seconds)->check(CLI::PositiveNumber);
+  app.add_option_function<int64_t>(
+         "--open-streams-rest-us",
+         [&open](int64_t rest) { open.rest_time = std::chrono::microseconds(rest); },
+         "sleep so long between looks at what came, for a client without a core of its own"
+  )
+      ->check(CLI::Range(0, 10000));
   app.add_option("--json", options.json_file, "a file to which one line is added a measurement");
 }
 

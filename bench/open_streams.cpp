@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <thread>
 
 #include "bench/answer_check.h"
 #include "bench/load_client.h"
@@ -36,7 +37,11 @@ class GapRecorder : public ResponseHandler {
     return invalid_argument(fmt::format("a stream ended, status {}", response.status()));
   }
 
-  void set_recording(bool is_recording) { is_recording_ = is_recording; }
+  // Memory for so many gaps is taken now: a vector that grows stands still for its copies.
+  void begin_recording(size_t num_gaps_expected) {
+    misses_ms_.reserve(num_gaps_expected);
+    is_recording_ = true;
+  }
   size_t num_open() const { return num_open_; }
   std::vector<float>& misses_ms() { return misses_ms_; }
 
@@ -81,10 +86,11 @@ class OpenStreams {
   Result<void> run(double seconds) {
     const TimePoint start = Clock::now();
     while (to_seconds(Clock::now() - start) < seconds) {
-      // Spins: a client that sleeps has to be woken by the server's core, which real clients, on
-      // other machines, never ask of it.
+      // Never waits for events: whoever waits has to be woken by the server's core, which real
+      // clients, on other machines, never ask of it.
       Result<void> polled = client_.poll(recorder_, std::chrono::milliseconds(0));
       if (!polled) return polled;
+      if (options_.rest_time.count() > 0) std::this_thread::sleep_for(options_.rest_time);
     }
     return {};
   }
@@ -129,7 +135,9 @@ Result<Report> measure_open_streams(const Target& target, const OpenStreamsOptio
   if (!client) return client.error();
   OpenStreams streams(target, options, *client);
   if (Result<void> started = streams.start_all(); !started) return started.error();
-  streams.recorder().set_recording(true);
+  const double num_gaps =
+      static_cast<double>(options.num_streams) * options.tokens_per_second * options.seconds;
+  streams.recorder().begin_recording(static_cast<size_t>(1.1 * num_gaps));
   const Result<Window> window = Window::begin(target);
   if (!window) return window.error();
   if (Result<void> run = streams.run(options.seconds); !run) return run.error();

@@ -1,6 +1,7 @@
 // Thousands of streams at the pace of people who read along.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 
@@ -14,6 +15,8 @@ struct OpenStreamsOptions {
   double tokens_per_second = 20;     // of each stream: what the server was started with
   double starts_per_second = 2'000;  // so that the streams do not beat together
   double seconds = 10;
+  // Between the client's looks at what came; 0: it spins, as a client with a core of its own may.
+  std::chrono::microseconds rest_time{0};
   bool is_chat = false;
 };
 
