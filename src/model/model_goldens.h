@@ -70,9 +70,7 @@ inline std::vector<Golden> read_goldens(const std::filesystem::path& folder) {
 using Logits = std::vector<uint32_t>;  // the bits of [num_tokens, vocab]
 
 inline void append_bits(std::span<const float> values, Logits& bits) {
-  const size_t size = bits.size();
-  bits.resize(size + values.size());
-  std::memcpy(&bits[size], values.data(), values.size_bytes());
+  for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
 }
 
 // The largest |found - expected| / max |expected| of a row; infinity where one is not finite.
