@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures the front end of `millrace serve` alone: with the null engine, which takes no time.
 # The server has one core, the client (frontend_load) another: the figures are per server core, and the client's
-# work is not in them; with --share, both share both cores. Nothing else should run meanwhile; `server_cores_used` tells whether something did.
+# work is not in them; with --share, both share both cores. Nothing else should run meanwhile; `server_cores_used`
+# tells whether something did.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -141,27 +141,37 @@ CpuModelOptions options_for(const WeightFormat& format) {
   return options;
 }
 
-TEST_P(CpuModelOnIsa, GivesTheSameBitsWhollyInChunksTokenByTokenAndAmongNeighbours) {
-  // The longest, of 768 tokens, would take an emulated one a minute.
-  const size_t num_tokens_max = GetParam() == best_isa() ? kMaxModelLen : 40;
+// Calls function(golden, model) of each golden in each format.
+void for_each_model(Isa isa, auto&& function) {
   ThreadPool pool(2);
   for (const Golden& golden : read_goldens(kGoldens)) {
     for (const WeightFormat& format : kFormats) {
+      SCOPED_TRACE(
+          testing::Message() << golden.name << ' ' << name_of(format.dtype)
+                             << (format.quantization ? ", quantized" : "")
+      );
       CpuModelOptions options = options_for(format);
-      options.isa = GetParam();
-      const auto model = load_tiny(golden, options, pool, DType::kFloat32);
-      for (const GoldenPrompt& prompt : golden.prompts) {
-        std::vector<TokenId> tokens = prompt.token_ids;
-        tokens.resize(std::min(tokens.size(), num_tokens_max));
-        const Logits whole = run_prompt(*model, tokens, kMaxModelLen);
-        EXPECT_EQ(run_prompt(*model, tokens, 1), whole) << golden.name;
-        EXPECT_EQ(run_prompt(*model, tokens, 7), whole) << golden.name;
-        EXPECT_EQ(run_prompt(*model, tokens, 33), whole) << golden.name;
-        EXPECT_EQ(run_prompt(*model, tokens, 1, 3), whole) << golden.name;
-        EXPECT_EQ(run_prompt(*model, tokens, 13, 4), whole) << golden.name;
-      }
+      options.isa = isa;
+      function(golden, *load_tiny(golden, options, pool, DType::kFloat32));
     }
   }
+}
+
+TEST_P(CpuModelOnIsa, GivesTheSameBitsWhollyInChunksTokenByTokenAndAmongNeighbours) {
+  // The longest, of 768 tokens, would take an emulated one a minute.
+  const size_t num_tokens_max = GetParam() == best_isa() ? kMaxModelLen : 40;
+  for_each_model(GetParam(), [&](const Golden& golden, CpuModel& model) {
+    for (const GoldenPrompt& prompt : golden.prompts) {
+      std::vector<TokenId> tokens = prompt.token_ids;
+      tokens.resize(std::min(tokens.size(), num_tokens_max));
+      const Logits whole = run_prompt(model, tokens, kMaxModelLen);
+      EXPECT_EQ(run_prompt(model, tokens, 1), whole);
+      EXPECT_EQ(run_prompt(model, tokens, 7), whole);
+      EXPECT_EQ(run_prompt(model, tokens, 33), whole);
+      EXPECT_EQ(run_prompt(model, tokens, 1, 3), whole);
+      EXPECT_EQ(run_prompt(model, tokens, 13, 4), whole);
+    }
+  });
 }
 
 // The logits of the wanted tokens of a batch, and those of each sequence's token after it, which
@@ -183,33 +193,26 @@ Logits run_wanted(
 }
 
 TEST_P(CpuModelOnIsa, GivesTheSameBitsWhateverElseIsWanted) {
-  ThreadPool pool(2);
-  for (const Golden& golden : read_goldens(kGoldens)) {
-    for (const WeightFormat& format : kFormats) {
-      CpuModelOptions options = options_for(format);
-      options.isa = GetParam();
-      const auto model = load_tiny(golden, options, pool, DType::kFloat32);
-      const auto vocab = static_cast<ptrdiff_t>(model->vocab_size());
-      std::vector<TokenId> prompt = golden.prompts.front().token_ids;
-      prompt.resize(24, 7);
-      const std::vector<std::vector<TokenId>> prompts = {prompt, {1, 2, 3, 4}, prompt};
-      std::vector<int32_t> all(23 + 3 + 23);
-      std::iota(all.begin(), all.end(), 0);
-      const Logits whole = run_wanted(*model, prompts, all);
-      // None, the last, some with a gap and out of order, one of a sequence of several.
-      const std::vector<int32_t> choices[] = {{}, {22, 25, 48}, {48, 2, 9, 9}, {24}};
-      for (const std::vector<int32_t>& wanted : choices) {
-        Logits expected;
-        for (const int32_t token : wanted) {
-          const auto row = whole.begin() + token * vocab;
-          expected.insert(expected.end(), row, row + vocab);
-        }
-        expected.insert(expected.end(), whole.end() - 3 * vocab, whole.end());
-        EXPECT_EQ(run_wanted(*model, prompts, wanted), expected)
-            << golden.name << ' ' << testing::PrintToString(wanted);
+  for_each_model(GetParam(), [](const Golden& golden, CpuModel& model) {
+    const auto vocab = static_cast<ptrdiff_t>(model.vocab_size());
+    std::vector<TokenId> prompt = golden.prompts.front().token_ids;
+    prompt.resize(24, 7);
+    const std::vector<std::vector<TokenId>> prompts = {prompt, {1, 2, 3, 4}, prompt};
+    std::vector<int32_t> all(23 + 3 + 23);
+    std::iota(all.begin(), all.end(), 0);
+    const Logits whole = run_wanted(model, prompts, all);
+    // None, the last, some with a gap and out of order, one of a sequence of several.
+    const std::vector<int32_t> choices[] = {{}, {22, 25, 48}, {48, 2, 9, 9}, {24}};
+    for (const std::vector<int32_t>& wanted : choices) {
+      Logits expected;
+      for (const int32_t token : wanted) {
+        const auto row = whole.begin() + token * vocab;
+        expected.insert(expected.end(), row, row + vocab);
       }
+      expected.insert(expected.end(), whole.end() - 3 * vocab, whole.end());
+      EXPECT_EQ(run_wanted(model, prompts, wanted), expected) << testing::PrintToString(wanted);
     }
-  }
+  });
 }
 
 double squared_distance(const Logits& a, const Logits& b) {
