@@ -21,14 +21,15 @@ constexpr TokenBlocks kBlocks = {
     .num_tile_tokens = 1};
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
 constexpr size_t kBlockWeightBytes = 16384;
-// Up to so many groups (of each term), few tokens take one panel after another: one stream of
-// reads, which is what the processor fetches ahead best (32 GB/s instead of 20 with 14 groups and a
-// thread). With more groups the tokens' inputs fall out of the first cache until the next panel,
-// and two panels share them.
+// Up to so many tokens take one panel after another: one stream of reads, which is what the
+// processor fetches ahead best (32 GB/s instead of 20 with 14 groups and a thread). More of them
+// share the loads of two panels, and ask for the next two meanwhile: they compute for so long that
+// the processor forgets what it fetches ahead.
+constexpr size_t kFewTokens = 4;
+// Few tokens take two panels at once, too, if rows have more groups (of each term) than these, as
+// their inputs would fall out of the first cache until the next panel; not where weights are asked
+// for far ahead (QuantizedTask::output.hint_bytes).
 constexpr size_t kFewGroups = 28;
-// Where weights are asked for far ahead (QuantizedTask::output.hint_bytes), two panels share the
-// inputs of more tokens than these, and one is read after the other of as many.
-constexpr size_t kFewHintedTokens = 4;
 
 // add_groups() for 1 .. Shape::tokens_for(kPanels) tokens.
 template <class Dots, class Shape, class Weights, size_t kPanels, size_t kTokens = 1>
@@ -86,7 +87,6 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
   // Two tiles are soon done: the second finds all groups in the second cache.
   const bool is_short = num_tiles <= 2;
-  const bool asks = !is_short || task.output.hint_bytes > 0;
   const size_t num_passes = is_short ? 1 : (task.num_groups + kBlockGroups - 1) / kBlockGroups;
   const auto pass_begin = [&](size_t pass) { return task.num_groups * pass / num_passes; };
   for (size_t pass = 0; pass < num_passes; ++pass) {
@@ -101,8 +101,7 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
           .group_begin = pass_begin(pass),
           .group_end = pass_begin(pass + 1),
           .sums = sums + begin * kPanels * kLanes,
-          .ahead = asks ? share_of_next<kPanels>(task, place, step, num_passes * num_tiles)
-                        : WeightsAhead{},
+          .ahead = share_of_next<kPanels>(task, place, step, num_passes * num_tiles),
       };
       run_quantized_tile<Dots, Shape, Weights, kPanels>(task, tile, count);
       if (is_last) {
@@ -114,15 +113,14 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
 }
 
 // Whether so many tokens pass by one panel after the other.
-template <class Shape>
-bool are_few(const QuantizedTask& task, size_t num_tokens) {
-  if (task.output.hint_bytes > 0) return num_tokens <= kFewHintedTokens;
-  return num_tokens <= Shape::tokens_for(1) && task.num_groups * task.num_terms <= kFewGroups;
+inline bool are_few(const QuantizedTask& task, size_t num_tokens) {
+  const bool are_short_rows = task.num_groups * task.num_terms <= kFewGroups;
+  return num_tokens <= kFewTokens && (are_short_rows || task.output.hint_bytes > 0);
 }
 
 template <class Dots, class Shape, class Weights, size_t kPanels>
 void run_quantized_panels(const QuantizedTask& task, const TilePlace& place) {
-  if (are_few<Shape>(task, place.num_tokens)) {
+  if (are_few(task, place.num_tokens)) {
     run_few<Dots, Shape, Weights, kPanels>(task, place);
   } else {
     run_block<Dots, Shape, Weights, kPanels>(task, place);
