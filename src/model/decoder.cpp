@@ -8,7 +8,7 @@
 #include "kernels/attention/write_kv.h"
 #include "kernels/embed.h"
 #include "kernels/rms_norm.h"
-#include "model/input_terms.h"
+#include "model/input_rounding.h"
 
 namespace millrace {
 
@@ -210,7 +210,7 @@ const WeightMatrix& Decoder::matrix_after(const MatrixPlace& place) const {
 
 void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {
   if (observer_ != nullptr) observer_->observe(place, args.x);
-  args.num_terms = num_input_terms(parts_.quantization, place.kind);
+  if (parts_.quantization) args.rounding = input_rounding(*parts_.quantization, place.kind);
   args.scratch = parts_.workspace.linear_scratch.bytes();
   args.next = matrix_after(place).panels();
   multiply(executor_, args);

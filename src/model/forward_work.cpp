@@ -3,7 +3,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "model/input_terms.h"
+#include "model/input_rounding.h"
 #include "model/output_rows.h"
 
 namespace millrace {
@@ -40,7 +40,8 @@ ForwardWork forward_work(
   const double mlp_size = static_cast<double>(config.intermediate_size);
   // Multiply-adds of a token, with every term of its inputs.
   const auto products = [&](MatrixKind kind, double num_inputs, double num_outputs) {
-    return num_inputs * num_outputs * static_cast<double>(num_input_terms(quantization, kind));
+    const size_t num_terms = quantization ? num_terms_of(input_rounding(*quantization, kind)) : 1;
+    return num_inputs * num_outputs * static_cast<double>(num_terms);
   };
   const double kv = products(MatrixKind::kQkv, hidden, 2.0 * kv_size);
   const double rest_of_layer = products(MatrixKind::kQkv, hidden, q_size) +

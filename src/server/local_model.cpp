@@ -295,7 +295,10 @@ Result<LoadedRunner> load_cuda_runner(
   if (!loaded) return loaded.error();
   Result<std::optional<Quantization>> quantization = quantization_of(config, options.quantization);
   if (!quantization) return quantization.error();
-  if (*quantization) (*quantization)->num_input_terms = 1;  // inputs are bfloat16 there
+  // Inputs are bfloat16 there: one term.
+  if (*quantization && (*quantization)->format == QuantizedFormat::kInt8) {
+    *quantization = Quantization::w8a8();
+  }
   std::vector<std::string> lines = std::move(loaded->start_lines);
   lines.front() = fmt::format("{}: {}", options.text.model, lines.front());
   add_speculation_line(options.engine, lines);

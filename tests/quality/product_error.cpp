@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "model/input_terms.h"
+#include "model/input_rounding.h"
 #include "tensor/buffer.h"
 
 namespace millrace {
@@ -173,7 +173,7 @@ void ProductErrors::add(
 }
 
 std::vector<float> ProductErrors::product(
-    const WeightMatrix& weights, size_t num_terms, ConstRows x
+    const WeightMatrix& weights, InputRounding rounding, ConstRows x
 ) {
   const WeightFormat formats[] = {
       {DType::kFloat32}, {DType::kBFloat16}, {DType::kBFloat16, QuantizedFormat::kInt8}};
@@ -193,7 +193,7 @@ std::vector<float> ProductErrors::product(
        .weights = weights,
        .bias = {},
        .out = {out.data(), x.num_rows, num_rows, num_rows},
-       .num_terms = num_terms,
+       .rounding = rounding,
        .scratch = scratch->bytes()}
   );
   return out;
@@ -201,7 +201,7 @@ std::vector<float> ProductErrors::product(
 
 void ProductErrors::observe(const MatrixPlace& place, ConstRows x) {
   const WeightMatrix& exact_matrix = matrix_at(exact_, place);
-  const std::vector<float> exact = product(exact_matrix, 1, x);
+  const std::vector<float> exact = product(exact_matrix, {}, x);
   const size_t num_outputs = exact_matrix.num_rows();
   for (Variant& variant : variants_) {
     const ProductScaling& scaling = variant.scalings[{place.kind, place.layer}];
@@ -213,7 +213,7 @@ void ProductErrors::observe(const MatrixPlace& place, ConstRows x) {
     }
     const std::vector<float> found = product(
         matrix_at(variant.weights, place),
-        num_input_terms(variant.quantization, place.kind),
+        variant.quantization ? input_rounding(*variant.quantization, place.kind) : InputRounding{},
         {inputs.data(), x.num_rows, x.num_columns, x.num_columns}
     );
     Sum& sum = variant.sums[{place.kind, place.layer}];

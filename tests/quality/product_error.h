@@ -62,7 +62,7 @@ class ProductErrors : public InputObserver {
     std::map<Place, ProductScaling> scalings;
     std::map<Place, Sum> sums;
   };
-  std::vector<float> product(const WeightMatrix& weights, size_t num_terms, ConstRows x);
+  std::vector<float> product(const WeightMatrix& weights, InputRounding rounding, ConstRows x);
 
   const ModelConfig& config_;
   const ModelWeights& exact_;

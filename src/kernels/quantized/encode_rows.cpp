@@ -38,6 +38,10 @@ void for_rows(const Executor& executor, size_t num_rows, const Function& functio
   executor.pool.parallel_for(num_rows, function);
 }
 
+size_t num_scales_of(InputRounding rounding, size_t num_groups) {
+  return has_row_scales(rounding) ? 1 : num_groups;
+}
+
 // Of ByteTiles, without `rows`.
 size_t bytes_of_tiles(size_t num_rows, size_t num_inputs) {
   const size_t tile_rows = std::min(num_rows, kInputTileRows);
@@ -52,26 +56,33 @@ size_t rotation_size(size_t num_inputs) {
   return std::min(padded & (~padded + 1), kRotationMax);
 }
 
-size_t EncodedRows::row_bytes(size_t num_inputs, size_t num_terms) {
-  const size_t num_parts = div_ceil(num_inputs, kActivationGroup) * num_terms;
-  return round_up<size_t>(num_parts * (kActivationGroup + sizeof(float) + sizeof(int32_t)), 64);
+size_t EncodedRows::row_bytes(size_t num_inputs, InputRounding rounding) {
+  const size_t num_groups = div_ceil(num_inputs, kActivationGroup);
+  const size_t num_parts = num_groups * num_terms_of(rounding);
+  return round_up<size_t>(
+      num_parts * (kActivationGroup + sizeof(int32_t)) +
+          num_scales_of(rounding, num_groups) * sizeof(float),
+      64
+  );
 }
 
 EncodedRows encode_rows(
-    const Executor& executor, ConstRows x, size_t num_terms, std::span<std::byte> scratch
+    const Executor& executor, ConstRows x, InputRounding rounding, std::span<std::byte> scratch
 ) {
-  CHECK(num_terms == 1 || num_terms == 2, "8 or 16 bits");
+  const size_t num_groups = div_ceil(x.num_columns, kActivationGroup);
   const EncodedRows rows = {
       .data = scratch.data(),
       .num_rows = x.num_rows,
-      .num_groups = div_ceil(x.num_columns, kActivationGroup),
-      .num_terms = num_terms,
-      .stride = EncodedRows::row_bytes(x.num_columns, num_terms),
+      .num_groups = num_groups,
+      .num_terms = num_terms_of(rounding),
+      .num_scales = num_scales_of(rounding, num_groups),
+      .stride = EncodedRows::row_bytes(x.num_columns, rounding),
   };
   CHECK(rows.stride * rows.num_rows <= scratch.size(), "the scratch holds all rows");
   const EncodeTask task = {
       .rows = rows_to_rotate(x),
-      .num_terms = num_terms,
+      .num_terms = rows.num_terms,
+      .has_row_scales = has_row_scales(rounding),
       .out = reinterpret_cast<unsigned char*>(rows.data),
       .out_stride = rows.stride,
   };

@@ -1,6 +1,6 @@
 // Activations as quantized matrices multiply them: each row rotated by a block-diagonal
-// Walsh-Hadamard transform, then rounded to 8 bits in groups of 64 inputs; with two terms, what
-// that lost is rounded to 8 bits again, and 16 bits are kept.
+// Walsh-Hadamard transform, then rounded to 8 bits, with a scale for each group of 64 inputs or one
+// for the row; with two terms, what that lost is rounded to 8 bits again, and 16 bits are kept.
 //
 // The rotation spreads what stands out in one input over all inputs of its block, so that 8 bits
 // lose less (docs/decisions/0013; QuaRot, Ashkboos et al. 2024). It is the transform without its
@@ -14,6 +14,7 @@
 
 #include "kernels/executor.h"
 #include "kernels/linear_kernel.h"  // ByteRow
+#include "kernels/quantized/input_rounding.h"
 #include "kernels/rows.h"
 #include "tensor/dtype.h"
 
@@ -29,27 +30,29 @@ size_t rotation_size(size_t num_inputs);
 // Rows of 8-bit activations in borrowed memory. A row, `stride` bytes long:
 //
 //   int8   values[num_groups][num_terms][64]   0 past the last input
-//   float  scales[num_groups][num_terms]       input ~ the sum over its terms of value * scale
 //   int32  starts[num_groups][num_terms]       what the sum of products starts with: kSumStart
 //                                              (encode_rows_kernel.h) - 128 * the sum of the
 //                                              values, because weights have 128 added
 //                                              (quantized_matrix.h)
+//   float  scales[num_scales]                  of each group, or of the row: input ~ value * scale;
+//                                              of two terms (first + second / 254) * scale
 struct EncodedRows {
   std::byte* data = nullptr;  // aligned to 64 bytes
   size_t num_rows = 0;
   size_t num_groups = 0;
   size_t num_terms = 1;
+  size_t num_scales = 0;
   size_t stride = 0;
 
   // Bytes of one row, a multiple of 64.
-  static size_t row_bytes(size_t num_inputs, size_t num_terms);
+  static size_t row_bytes(size_t num_inputs, InputRounding rounding);
 };
 
 // Rotates and rounds every row of x into `scratch`, which the result refers to; rows are split over
-// the threads. REQUIRES: one or two terms; scratch of at least x.num_rows *
-// row_bytes(x.num_columns, num_terms), aligned to 64.
+// the threads. REQUIRES: scratch of at least x.num_rows * row_bytes(x.num_columns, rounding),
+// aligned to 64.
 EncodedRows encode_rows(
-    const Executor& executor, ConstRows x, size_t num_terms, std::span<std::byte> scratch
+    const Executor& executor, ConstRows x, InputRounding rounding, std::span<std::byte> scratch
 );
 
 // The same rotated rows rounded to bfloat16, as tiles of AMX: [ceil(num_rows / 16)][2 *

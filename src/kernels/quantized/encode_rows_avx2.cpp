@@ -15,6 +15,20 @@ struct Ops {
     const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF));
     return {_mm256_and_ps(a.lo, mask), _mm256_and_ps(a.hi, mask)};
   }
+  [[gnu::always_inline]] static Avx2Lanes larger_magnitudes(Avx2Lanes a, Avx2Lanes b) {
+    const Avx2Lanes first = absolute(a);
+    const Avx2Lanes second = absolute(b);
+    return {larger_bits(first.lo, second.lo), larger_bits(first.hi, second.hi)};
+  }
+  [[gnu::always_inline]] static float largest_magnitude(Avx2Lanes a) {
+    const Avx2Lanes both = absolute(a);
+    const __m256i eight = _mm256_castps_si256(larger_bits(both.lo, both.hi));
+    const __m128i four =
+        _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    const __m128i two = _mm_max_epu32(four, _mm_shuffle_epi32(four, _MM_SHUFFLE(1, 0, 3, 2)));
+    const __m128i one = _mm_max_epu32(two, _mm_shuffle_epi32(two, _MM_SHUFFLE(2, 3, 0, 1)));
+    return _mm_cvtss_f32(_mm_castsi128_ps(one));
+  }
   struct ByteSums {
     __m256i fours[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
 
@@ -39,6 +53,10 @@ struct Ops {
   }
 
  private:
+  // Of floats that are not negative.
+  [[gnu::always_inline]] static __m256 larger_bits(__m256 a, __m256 b) {
+    return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
   [[gnu::always_inline]] static __m256i thirty_two_bytes(Avx2Lanes a, Avx2Lanes b) {
     // Packing takes four of each register in turn.
     const __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));

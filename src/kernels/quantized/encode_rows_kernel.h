@@ -16,13 +16,15 @@ constexpr size_t kRotationMax = 1024;
 // two bytes have 2^20.
 constexpr int32_t kSumStart = 0x4B400000;
 
-// A group whose largest magnitude is less is rounded as if it were this, to zeros or nearly: its
-// steps have a finite inverse.
+// A group or row whose largest magnitude is less is rounded as if it were this, to zeros or nearly:
+// its steps have a finite inverse.
 constexpr float kLeastPeak = 0x1p-100F;
 
 // Steps of a second term in one of the first: what that lost is half a step at most, 127 steps of
 // these.
 constexpr float kSecondTermSteps = 254.0F;
+// Of a second term's step, in one of the first.
+constexpr float kSecondTermScale = 1.0F / kSecondTermSteps;
 
 // Rows that are rotated.
 struct RowsToRotate {
@@ -35,8 +37,9 @@ struct RowsToRotate {
 
 struct EncodeTask {
   RowsToRotate rows;
-  size_t num_terms;    // 1 or 2
-  unsigned char* out;  // see EncodedRows
+  size_t num_terms;     // 1 or 2; with 2 has_row_scales
+  bool has_row_scales;  // one scale for each row, not for each group
+  unsigned char* out;   // see EncodedRows
   size_t out_stride;
 };
 

@@ -43,20 +43,16 @@ int round_term(float (&x)[kGroup], unsigned char* values) {
   return sum;
 }
 
-// Of each term 64 bytes, a scale and a start.
+// A group whose largest magnitude, or its row's, is `peak`: of each term 64 bytes and a start.
 void encode_group_reference(
-    const float* x, size_t num_terms, unsigned char* values, float* scales, int* starts
+    const float* x, float peak, size_t num_terms, unsigned char* values, int* starts
 ) {
-  float peak = kLeastPeak;
-  for (size_t i = 0; i < kGroup; ++i) peak = larger(peak, std::fabs(x[i]));
   const float inverse = 127.0F / peak;
   float steps[kGroup];
   for (size_t i = 0; i < kGroup; ++i) steps[i] = x[i] * inverse;
-  scales[0] = peak * (1.0F / 127.0F);
   starts[0] = kSumStart - 128 * round_term(steps, values);
   if (num_terms == 1) return;
   for (float& step : steps) step *= kSecondTermSteps;
-  scales[1] = scales[0] * (1.0F / kSecondTermSteps);
   starts[1] = kSumStart - 128 * round_term(steps, values + kGroup);
 }
 
@@ -77,6 +73,13 @@ float larger_magnitude(float a, float b) {
   );
 }
 
+// Of a group, and at least kLeastPeak.
+float largest_magnitude(const float* x) {
+  float peak = kLeastPeak;
+  for (size_t i = 0; i < kGroup; ++i) peak = larger_magnitude(peak, x[i]);
+  return peak;
+}
+
 }  // namespace
 
 void rotate_reference(float* block, size_t size) {
@@ -94,24 +97,33 @@ void rotate_reference(float* block, size_t size) {
 
 void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_end) {
   const RowsToRotate& rows = task.rows;
-  const size_t num_columns = rows.num_groups * kGroup;
   const size_t num_parts = rows.num_groups * task.num_terms;
   for (size_t row = row_begin; row < row_end; ++row) {
     unsigned char* values = task.out + row * task.out_stride;
-    unsigned char* scales = values + num_parts * kGroup;
-    unsigned char* starts = scales + num_parts * sizeof(float);
-    for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
-      float block[kRotationMax];
-      load_rotated(rows, row, begin, block);
-      for (size_t i = 0; i < rows.rotation; i += kGroup) {
-        const size_t part = (begin + i) / kGroup * task.num_terms;
-        float scale[2];
-        int start[2];
-        encode_group_reference(block + i, task.num_terms, values + part * kGroup, scale, start);
-        std::memcpy(scales + part * sizeof(float), scale, task.num_terms * sizeof(float));
-        std::memcpy(starts + part * sizeof(int), start, task.num_terms * sizeof(int));
+    unsigned char* starts = values + num_parts * kGroup;
+    unsigned char* scales = starts + num_parts * sizeof(int);
+    const auto for_groups = [&](const auto& function) {
+      for (size_t begin = 0; begin < rows.num_groups * kGroup; begin += rows.rotation) {
+        float block[kRotationMax];
+        load_rotated(rows, row, begin, block);
+        for (size_t i = 0; i < rows.rotation; i += kGroup)
+          function((begin + i) / kGroup, block + i);
       }
-    }
+    };
+    float row_peak = kLeastPeak;
+    for_groups([&](size_t, const float* x) {
+      row_peak = larger_magnitude(row_peak, largest_magnitude(x));
+    });
+    for_groups([&](size_t group, const float* x) {
+      const float peak = task.has_row_scales ? row_peak : largest_magnitude(x);
+      const size_t part = group * task.num_terms;
+      int start[2];
+      encode_group_reference(x, peak, task.num_terms, values + part * kGroup, start);
+      std::memcpy(starts + part * sizeof(int), start, task.num_terms * sizeof(int));
+      const float scale = peak * (1.0F / 127.0F);
+      const size_t scale_index = task.has_row_scales ? 0 : group;
+      std::memcpy(scales + scale_index * sizeof scale, &scale, sizeof scale);
+    });
   }
 }
 

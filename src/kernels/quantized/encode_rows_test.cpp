@@ -29,27 +29,31 @@ struct Encoded {
   int value(size_t row_index, size_t part, size_t input) const {
     return std::bit_cast<int8_t>(row(row_index)[part * 64 + input]);
   }
-  float scale(size_t row_index, size_t part) const {
-    float scale = 0.0F;
-    std::memcpy(&scale, row(row_index) + num_parts() * 64 + part * 4, sizeof scale);
-    return scale;
-  }
   int32_t start(size_t row_index, size_t part) const {
     int32_t start = 0;
-    std::memcpy(&start, row(row_index) + num_parts() * 68 + part * 4, sizeof start);
+    std::memcpy(&start, row(row_index) + num_parts() * 64 + part * 4, sizeof start);
     return start;
+  }
+  // Of a group, or of the row.
+  float scale(size_t row_index, size_t group = 0) const {
+    float scale = 0.0F;
+    std::memcpy(&scale, row(row_index) + num_parts() * 68 + group * 4, sizeof scale);
+    return scale;
   }
 };
 
 Encoded encode(
-    const Executor& executor, std::vector<float> x, size_t num_columns, size_t num_terms = 1
+    const Executor& executor, std::vector<float> x, size_t num_columns, InputRounding rounding
 ) {
   const size_t num_rows = x.size() / num_columns;
-  const size_t row_bytes = EncodedRows::row_bytes(num_columns, num_terms);
+  const size_t row_bytes = EncodedRows::row_bytes(num_columns, rounding);
   Encoded encoded{.scratch = *Buffer::allocate(num_rows * row_bytes)};
-  encoded.rows = encode_rows(executor, rows_of(x, num_columns), num_terms, encoded.scratch.bytes());
+  encoded.rows = encode_rows(executor, rows_of(x, num_columns), rounding, encoded.scratch.bytes());
   return encoded;
 }
+
+constexpr InputRounding kRoundings[] = {
+    InputRounding::kGroups, InputRounding::kRow, InputRounding::kTwoTerms};
 
 // Entry (row, column) of the Walsh-Hadamard matrix: the parity of the bits they share.
 double hadamard(size_t row, size_t column) {
@@ -81,14 +85,20 @@ TEST(EncodeRows, RotatesByTheWalshHadamardMatrix) {
   }
 }
 
+// Of a row of `num_columns`, up to whole groups.
+std::vector<float> rotated_row(std::span<const float> x, size_t row, size_t num_columns) {
+  std::vector<float> rotated((num_columns + 63) / 64 * 64);
+  std::copy_n(&x[row * num_columns], num_columns, rotated.begin());
+  rotate(Isa::kReference, rotated, rotation_size(num_columns));
+  return rotated;
+}
+
 TEST(EncodeRows, RoundsEachGroupToWithinHalfAStepOfItsLargest) {
   ThreadPool pool(1);
   const std::vector<float> x = random_floats(3 * 300, 6);
-  const Encoded encoded = encode({Isa::kReference, pool}, x, 300);
+  const Encoded encoded = encode({Isa::kReference, pool}, x, 300, InputRounding::kGroups);
   for (size_t row = 0; row < 3; ++row) {
-    std::vector<float> rotated(320);
-    std::copy_n(&x[row * 300], 300, rotated.begin());
-    rotate(Isa::kReference, rotated, 64);
+    const std::vector<float> rotated = rotated_row(x, row, 300);
     for (size_t group = 0; group < 5; ++group) {
       const float scale = encoded.scale(row, group);
       int sum = 0;
@@ -105,50 +115,72 @@ TEST(EncodeRows, RoundsEachGroupToWithinHalfAStepOfItsLargest) {
   }
 }
 
+TEST(EncodeRows, RoundsEachRowToWithinHalfAStepOfItsLargest) {
+  ThreadPool pool(1);
+  std::vector<float> x = random_floats(3 * 300, 6);
+  for (size_t i = 64; i < 300; ++i) x[i] *= 0.01F;  // one of its groups is larger
+  const Encoded encoded = encode({Isa::kReference, pool}, x, 300, InputRounding::kRow);
+  for (size_t row = 0; row < 3; ++row) {
+    const std::vector<float> rotated = rotated_row(x, row, 300);
+    const float scale = encoded.scale(row);
+    int peak = 0;
+    for (size_t group = 0; group < 5; ++group) {
+      int sum = 0;
+      for (size_t i = 0; i < 64; ++i) {
+        const int value = encoded.value(row, group, i);
+        EXPECT_NEAR(static_cast<float>(value) * scale, rotated[group * 64 + i], scale * 0.501F);
+        sum += value;
+        peak = std::max(peak, std::abs(value));
+      }
+      EXPECT_EQ(encoded.start(row, group), kSumStart - 128 * sum);
+    }
+    EXPECT_EQ(peak, 127);
+  }
+}
+
 TEST(EncodeRows, KeepsInASecondTermWhatTheFirstLost) {
   ThreadPool pool(1);
   const std::vector<float> x = random_floats(3 * 300, 6);
-  const Encoded one = encode({Isa::kReference, pool}, x, 300);
-  const Encoded two = encode({Isa::kReference, pool}, x, 300, 2);
+  const Encoded one = encode({Isa::kReference, pool}, x, 300, InputRounding::kRow);
+  const Encoded two = encode({Isa::kReference, pool}, x, 300, InputRounding::kTwoTerms);
   for (size_t row = 0; row < 3; ++row) {
-    std::vector<float> rotated(320);
-    std::copy_n(&x[row * 300], 300, rotated.begin());
-    rotate(Isa::kReference, rotated, 64);
+    const std::vector<float> rotated = rotated_row(x, row, 300);
+    const float scale = one.scale(row);
+    const float step = scale * kSecondTermScale;
+    EXPECT_EQ(two.scale(row), scale);
     for (size_t group = 0; group < 5; ++group) {
-      const size_t first = 2 * group;
-      const size_t second = 2 * group + 1;
-      EXPECT_EQ(two.scale(row, first), one.scale(row, group));
-      EXPECT_EQ(two.start(row, first), one.start(row, group));
-      EXPECT_NEAR(two.scale(row, second) / two.scale(row, first), 1.0F / 254.0F, 1e-8F);
+      EXPECT_EQ(two.start(row, 2 * group), one.start(row, group));
       int sum = 0;
       for (size_t i = 0; i < 64; ++i) {
-        EXPECT_EQ(two.value(row, first, i), one.value(row, group, i));
-        const int value = two.value(row, second, i);
-        const float rest = rotated[group * 64 + i] -
-                           static_cast<float>(one.value(row, group, i)) * one.scale(row, group);
-        const float step = two.scale(row, second);
+        const int first = one.value(row, group, i);
+        EXPECT_EQ(two.value(row, 2 * group, i), first);
+        const int value = two.value(row, 2 * group + 1, i);
+        const float rest = rotated[group * 64 + i] - static_cast<float>(first) * scale;
         EXPECT_NEAR(static_cast<float>(value) * step, rest, step * 0.51F);
         sum += value;
       }
-      EXPECT_EQ(two.start(row, second), kSumStart - 128 * sum);
+      EXPECT_EQ(two.start(row, 2 * group + 1), kSumStart - 128 * sum);
     }
   }
 }
 
+// Rows that are kept whole between two passes over them, and longer ones.
 TEST(EncodeRows, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
   ThreadPool one(1);
   ThreadPool three(3);
-  for (const size_t num_columns : {1, 16, 63, 64, 70, 127, 128, 576, 896, 1024, 1088, 1536, 2176}) {
+  for (const size_t num_columns :
+       {1, 16, 63, 64, 70, 127, 128, 576, 896, 1024, 1088, 1536, 2176, 20480, 23040}) {
     for (const size_t num_rows : {1, 2, 7}) {
       std::vector<float> x = random_floats(num_rows * num_columns, 7);
       for (size_t i = 0; i < x.size(); i += 9) x[i] *= 1e-3F;
       std::fill_n(x.begin(), num_columns, num_rows == 2 ? 0.0F : 1.0F);
-      for (const size_t terms : {1, 2}) {
-        const Encoded expected = encode({Isa::kReference, one}, x, num_columns, terms);
+      for (const InputRounding rounding : kRoundings) {
+        const Encoded expected = encode({Isa::kReference, one}, x, num_columns, rounding);
         for (const Isa isa : supported_isas()) {
-          EXPECT_EQ(encode({isa, one}, x, num_columns, terms).bytes(), expected.bytes())
-              << name_of(isa) << ' ' << num_rows << " x " << num_columns << ' ' << terms;
-          EXPECT_EQ(encode({isa, three}, x, num_columns, terms).bytes(), expected.bytes())
+          EXPECT_EQ(encode({isa, one}, x, num_columns, rounding).bytes(), expected.bytes())
+              << name_of(isa) << ' ' << num_rows << " x " << num_columns << ' '
+              << static_cast<int>(rounding);
+          EXPECT_EQ(encode({isa, three}, x, num_columns, rounding).bytes(), expected.bytes())
               << name_of(isa);
         }
       }
@@ -283,10 +315,12 @@ TEST(EncodeRows, ReadsColumnsOfWiderRows) {
     narrow.insert(narrow.end(), &wide[row * 100 + 9], &wide[row * 100 + 9] + 70);
   }
   for (const Isa isa : supported_isas()) {
-    const Encoded expected = encode({isa, pool}, narrow, 70);
-    Buffer scratch = *Buffer::allocate(4 * EncodedRows::row_bytes(70, 1));
-    encode_rows({isa, pool}, rows_of(wide, 100).columns(9, 70), 1, scratch.bytes());
-    EXPECT_TRUE(std::ranges::equal(scratch.bytes(), expected.bytes())) << name_of(isa);
+    for (const InputRounding rounding : kRoundings) {
+      const Encoded expected = encode({isa, pool}, narrow, 70, rounding);
+      Buffer scratch = *Buffer::allocate(4 * EncodedRows::row_bytes(70, rounding));
+      encode_rows({isa, pool}, rows_of(wide, 100).columns(9, 70), rounding, scratch.bytes());
+      EXPECT_TRUE(std::ranges::equal(scratch.bytes(), expected.bytes())) << name_of(isa);
+    }
   }
 }
 
@@ -295,10 +329,12 @@ TEST(EncodeRows, KeepsWhatIsNoNumberVisible) {
   for (const Isa isa : supported_isas()) {
     for (const float bad :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-      std::vector<float> x(128, 1.0F);
-      x[3] = bad;
-      const Encoded encoded = encode({isa, pool}, x, 128);
-      EXPECT_FALSE(std::isfinite(encoded.scale(0, 0))) << name_of(isa);
+      std::vector<float> x(3 * 64, 1.0F);
+      x[3] = bad;  // and finite groups after it
+      for (const InputRounding rounding : kRoundings) {
+        const Encoded encoded = encode({isa, pool}, x, x.size(), rounding);
+        EXPECT_FALSE(std::isfinite(encoded.scale(0))) << name_of(isa);
+      }
     }
   }
 }
@@ -308,10 +344,10 @@ TEST(EncodeRows, RoundsWhatIsNextToNothingToZeros) {
   ThreadPool pool(1);
   std::vector<float> x(128, 1e-39F);
   for (const Isa isa : supported_isas()) {
-    for (const size_t terms : {1, 2}) {
-      const Encoded encoded = encode({isa, pool}, x, 128, terms);
+    for (const InputRounding rounding : kRoundings) {
+      const Encoded encoded = encode({isa, pool}, x, 128, rounding);
+      EXPECT_TRUE(std::isfinite(encoded.scale(0))) << name_of(isa);
       for (size_t part = 0; part < encoded.num_parts(); ++part) {
-        EXPECT_TRUE(std::isfinite(encoded.scale(0, part))) << name_of(isa);
         EXPECT_EQ(encoded.start(0, part), kSumStart) << name_of(isa);
         for (size_t i = 0; i < 64; ++i) EXPECT_EQ(encoded.value(0, part, i), 0) << name_of(isa);
       }
@@ -326,9 +362,11 @@ TEST(EncodeRows, RoundsWhatIsNextToNothingToZeros) {
 TEST(EncodeRowsDeathTest, RefusesAScratchThatIsTooSmall) {
   ThreadPool pool(1);
   std::vector<float> x(128, 1.0F);
-  Buffer scratch = *Buffer::allocate(EncodedRows::row_bytes(128, 1) - 1);
+  constexpr InputRounding kRounding = InputRounding::kGroups;
+  Buffer scratch = *Buffer::allocate(EncodedRows::row_bytes(128, kRounding) - 1);
   EXPECT_DEATH(
-      encode_rows({best_isa(), pool}, rows_of(x, 128), 1, scratch.bytes()), "the scratch holds"
+      encode_rows({best_isa(), pool}, rows_of(x, 128), kRounding, scratch.bytes()),
+      "the scratch holds"
   );
   EXPECT_DEATH(
       encode_to_tiles(

@@ -56,12 +56,12 @@ void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
       "a bias covers every packed row"
   );
   CHECK(
-      args.num_terms == 1 || weights.format() == QuantizedFormat::kInt8,
-      "weights of 4 bits have one term"
+      args.rounding == InputRounding::kRow || weights.format() == QuantizedFormat::kInt8,
+      "inputs of weights of 4 bits have one scale and one term"
   );
   CHECK(
       args.scratch.size() >= linear_quantized_scratch_bytes(
-                                 args.num_terms, num_threads, args.x.num_rows, args.x.num_columns
+                                 args.rounding, num_threads, args.x.num_rows, args.x.num_columns
                              ),
       "scratch for the inputs"
   );
@@ -75,9 +75,9 @@ void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
   }
 }
 
-size_t bytes_of_inputs(size_t num_terms, size_t num_tokens, size_t num_inputs) {
+size_t bytes_of_inputs(InputRounding rounding, size_t num_tokens, size_t num_inputs) {
   const size_t num_bytes = std::max(
-      {num_tokens * EncodedRows::row_bytes(num_inputs, num_terms),
+      {num_tokens * EncodedRows::row_bytes(num_inputs, rounding),
        RotatedTiles::num_bytes(num_tokens, num_inputs),
        ByteTiles::num_bytes(num_tokens, num_inputs)}
   );
@@ -90,7 +90,8 @@ QuantizedTask make_task(const Executor& executor, const LinearQuantizedArgs& arg
       .rows = reinterpret_cast<const unsigned char*>(args.scratch.data()),
       .row_stride = 0,
       .num_groups = args.weights.num_groups(),
-      .num_terms = args.num_terms,
+      .num_terms = num_terms_of(args.rounding),
+      .has_row_scales = has_row_scales(args.rounding),
       .panels = static_cast<const unsigned char*>(args.weights.data()),
       .panel_bytes = args.weights.panel_bytes(),
       .output =
@@ -109,7 +110,7 @@ QuantizedTask make_task(const Executor& executor, const LinearQuantizedArgs& arg
     task.row_stride = tiles.tile_bytes;
     task.output.x_rows = tiles.rows;
   } else {
-    task.row_stride = encode_rows(executor, args.x, args.num_terms, args.scratch).stride;
+    task.row_stride = encode_rows(executor, args.x, args.rounding, args.scratch).stride;
   }
   return task;
 }
@@ -121,9 +122,9 @@ bool multiplies_bfloat16(Isa isa, QuantizedFormat weights) {
 }
 
 size_t linear_quantized_scratch_bytes(
-    size_t num_terms, size_t num_threads, size_t num_tokens, size_t num_inputs
+    InputRounding rounding, size_t num_threads, size_t num_tokens, size_t num_inputs
 ) {
-  return bytes_of_inputs(num_terms, num_tokens, num_inputs) +
+  return bytes_of_inputs(rounding, num_tokens, num_inputs) +
          num_threads * amx_scratch_bytes(num_tokens);
 }
 
@@ -140,7 +141,7 @@ void linear_quantized(const Executor& asked, const LinearQuantizedArgs& args) {
       .next = args.next,
   };
   const size_t num_input_bytes =
-      bytes_of_inputs(args.num_terms, args.x.num_rows, args.x.num_columns);
+      bytes_of_inputs(args.rounding, args.x.num_rows, args.x.num_columns);
   for_panels(executor, work, [&](size_t thread, size_t panel_begin, size_t panel_end) {
     const std::optional<DenormalsAreZero> scope =
         multiplies_bfloat16(executor.isa, args.weights.format())

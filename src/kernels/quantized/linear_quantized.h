@@ -1,8 +1,10 @@
 // linear() with weights of 8 or 4 bits and activations of 8 bits, both rotated.
 //
-// Each output element is a sum over groups of 64 inputs in ascending order: the exact integer sum
-// of the group's products, converted, times the weights' scale of that group (rounded), and its
-// product with the activations' scale fused into the sum; then times the row's scale.
+// Each output element is a sum over groups of 64 inputs in ascending order, of each group's terms:
+// the exact integer sum of its products, converted, with its product with the weights' scale of
+// that group (for second terms times kSecondTermScale, rounded) fused into the sum; then times the
+// row's scale, then times the token's. Where groups of activations have scales of their own, the
+// product with the weights' scale is rounded and that with the activations' is fused.
 //
 // With AMX it is another sum (docs/decisions/0020), so that tiles need not be scaled group by
 // group.
@@ -26,6 +28,7 @@
 
 #include "kernels/executor.h"
 #include "kernels/linear_kernel.h"  // LinearEpilogue
+#include "kernels/quantized/input_rounding.h"
 #include "kernels/quantized/quantized_matrix.h"
 #include "kernels/rows.h"
 
@@ -42,7 +45,7 @@ struct LinearQuantizedArgs {
   // has 2 * round_up(n, 16) rows.
   Rows out;
   LinearEpilogue epilogue = LinearEpilogue::kStore;
-  size_t num_terms = 1;  // of 8 bits, that x is rounded to (encode_rows.h), but with AMX
+  InputRounding rounding;             // of x, but with AMX; not kGroups for weights of 4 bits
   std::span<std::byte> scratch = {};  // linear_quantized_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // as LinearArgs
 };
@@ -50,7 +53,7 @@ struct LinearQuantizedArgs {
 // Where x stands as the kernel reads it, and where each thread keeps sums. The same for every
 // instruction set.
 size_t linear_quantized_scratch_bytes(
-    size_t num_terms, size_t num_threads, size_t num_tokens, size_t num_inputs
+    InputRounding rounding, size_t num_threads, size_t num_tokens, size_t num_inputs
 );
 
 // The output panels are split over the threads. No tokens: nothing happens.

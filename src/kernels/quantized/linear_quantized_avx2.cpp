@@ -82,7 +82,7 @@ struct TileShape {
 
 template <class Weights>
 void linear_quantized_avx2(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  linear_quantized_lanes<Avx2Dots, TileShape, Weights>(task, panel_begin, panel_end);
+  linear_quantized_lanes<Avx2Dots, TileShape>(Weights{}, task, panel_begin, panel_end);
 }
 
 template void linear_quantized_avx2<Int8Weights>(const QuantizedTask&, size_t, size_t);

@@ -26,7 +26,7 @@ struct TileShape {
 
 template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  linear_quantized_lanes<WideningDots, TileShape, Weights>(task, panel_begin, panel_end);
+  linear_quantized_lanes<WideningDots, TileShape>(Weights{}, task, panel_begin, panel_end);
 }
 
 template void linear_quantized_avx512<Int8Weights>(const QuantizedTask&, size_t, size_t);

@@ -21,7 +21,7 @@ struct TileShape {
 
 template <class Weights>
 void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  linear_quantized_lanes<Dots, TileShape, Weights>(task, panel_begin, panel_end);
+  linear_quantized_lanes<Dots, TileShape>(Weights{}, task, panel_begin, panel_end);
 }
 
 template void linear_quantized_avx512_dot<Int8Weights>(const QuantizedTask&, size_t, size_t);

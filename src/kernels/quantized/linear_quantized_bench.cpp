@@ -52,7 +52,7 @@ std::vector<QuantizedMatrix> cold_matrices(QuantizedFormat format, const Layer& 
 void BM_LinearQuantized(benchmark::State& state) {
   const Layer& layer = kLayers[static_cast<size_t>(state.range(0))];
   const Quantization& quantization = kQuantizations[static_cast<size_t>(state.range(1))];
-  const size_t num_terms = quantization.num_input_terms;
+  const InputRounding rounding = quantization.rounding;
   const auto num_tokens = static_cast<size_t>(state.range(2));
   ThreadPool pool(static_cast<size_t>(state.range(3)));
   const Executor executor{best_isa(), pool};
@@ -60,7 +60,7 @@ void BM_LinearQuantized(benchmark::State& state) {
   std::vector<float> x = random_floats(num_tokens * layer.num_inputs, 2);
   std::vector<float> out(num_tokens * layer.num_outputs);
   Buffer scratch = *Buffer::allocate(
-      linear_quantized_scratch_bytes(num_terms, pool.num_threads(), num_tokens, layer.num_inputs)
+      linear_quantized_scratch_bytes(rounding, pool.num_threads(), num_tokens, layer.num_inputs)
   );
   size_t next = 0;
   for (auto _ : state) {
@@ -71,30 +71,31 @@ void BM_LinearQuantized(benchmark::State& state) {
          .bias = {},
          .out = rows_of(out, layer.num_outputs),
          .epilogue = layer.epilogue,
-         .num_terms = num_terms,
+         .rounding = rounding,
          .scratch = scratch.bytes()}
     );
     next = (next + 1) % matrices.size();
   }
   const auto iterations = static_cast<double>(state.iterations());
   const double bytes = static_cast<double>(matrices[0].num_bytes()) * iterations;
-  const double operations = 2.0 * static_cast<double>(num_tokens * layer.num_inputs * num_terms) *
-                            static_cast<double>(matrices[0].num_rows()) * iterations;
+  const double operations =
+      2.0 * static_cast<double>(num_tokens * layer.num_inputs * num_terms_of(rounding)) *
+      static_cast<double>(matrices[0].num_rows()) * iterations;
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
   state.counters["GOP/s"] = benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsRate);
   state.SetLabel(std::string(layer.name) + ' ' + std::string(name_of(quantization)));
 }
 
-// Arguments: inputs, tokens, terms.
+// Arguments: inputs, tokens, InputRounding.
 void BM_EncodeRows(benchmark::State& state) {
   const auto num_inputs = static_cast<size_t>(state.range(0));
   const auto num_tokens = static_cast<size_t>(state.range(1));
-  const auto num_terms = static_cast<size_t>(state.range(2));
+  const auto rounding = static_cast<InputRounding>(state.range(2));
   ThreadPool pool(1);
   std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
-  Buffer scratch = *Buffer::allocate(num_tokens * EncodedRows::row_bytes(num_inputs, num_terms));
+  Buffer scratch = *Buffer::allocate(num_tokens * EncodedRows::row_bytes(num_inputs, rounding));
   for (auto _ : state) {
-    encode_rows({best_isa(), pool}, rows_of(x, num_inputs), num_terms, scratch.bytes());
+    encode_rows({best_isa(), pool}, rows_of(x, num_inputs), rounding, scratch.bytes());
     benchmark::ClobberMemory();
   }
   const auto values =
@@ -144,7 +145,7 @@ BENCHMARK(BM_LinearQuantized)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_EncodeRows)
-    ->ArgsProduct({{896, 4864}, {1, 64}, {1, 2}})
+    ->ArgsProduct({{896, 4864}, {1, 64}, {0, 1, 2}})
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_RotateToTiles)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_EncodeToTiles)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);

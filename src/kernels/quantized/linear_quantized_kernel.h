@@ -41,6 +41,7 @@ struct QuantizedTask {
   size_t row_stride;
   size_t num_groups;
   size_t num_terms;             // of each group of the rows
+  bool has_row_scales;          // the rows, not their groups
   const unsigned char* panels;  // see QuantizedMatrix
   size_t panel_bytes;
   // Its num_tokens, bias, out, num_outputs, epilogue and, for tiles, scratch and x_rows.

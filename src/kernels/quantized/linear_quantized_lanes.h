@@ -32,19 +32,21 @@ constexpr size_t kFewTokens = 4;
 constexpr size_t kFewGroups = 28;
 
 // add_groups() for 1 .. Shape::tokens_for(kPanels) tokens.
-template <class Dots, class Shape, class Weights, size_t kPanels, size_t kTokens = 1>
+template <class Dots, class Shape, class Weights, class Scales, size_t kPanels, size_t kTokens = 1>
 void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, size_t num_tokens) {
   if constexpr (kTokens <= Shape::tokens_for(kPanels)) {
     if (num_tokens == kTokens) {
-      add_groups<Dots, Weights, kPanels, kTokens>(task, tile);
+      add_groups<Dots, Weights, Scales, kPanels, kTokens>(task, tile);
     } else {
-      run_quantized_tile<Dots, Shape, Weights, kPanels, kTokens + 1>(task, tile, num_tokens);
+      run_quantized_tile<Dots, Shape, Weights, Scales, kPanels, kTokens + 1>(
+          task, tile, num_tokens
+      );
     }
   }
 }
 
 // kPanels panels for a block of few tokens, one after another.
-template <class Dots, class Shape, class Weights, size_t kPanels>
+template <class Dots, class Shape, class Weights, class Scales, size_t kPanels>
 void run_few(const QuantizedTask& task, const TilePlace& place) {
   alignas(64) float sums[kPanels * Shape::tokens_for(1) * kLanes];
   for (size_t panel = 0; panel < kPanels; ++panel) {
@@ -56,7 +58,7 @@ void run_few(const QuantizedTask& task, const TilePlace& place) {
         .sums = sums + panel * place.num_tokens * kLanes,
         .hint_bytes = task.output.hint_bytes,
     };
-    run_quantized_tile<Dots, Shape, Weights, 1>(task, tile, place.num_tokens);
+    run_quantized_tile<Dots, Shape, Weights, Scales, 1>(task, tile, place.num_tokens);
   }
   finish_tile<typename Dots::Floats>(task.output, place, sums);
 }
@@ -79,7 +81,7 @@ WeightsAhead share_of_next(
 }
 
 // kPanels panels for a block of tokens, dealt evenly over tiles.
-template <class Dots, class Shape, class Weights, size_t kPanels>
+template <class Dots, class Shape, class Weights, class Scales, size_t kPanels>
 void run_block(const QuantizedTask& task, const TilePlace& place) {
   alignas(64) float sums[kPanels * kBlocks.num_tokens_max * kLanes];
   constexpr size_t kTokensMax = Shape::tokens_for(kPanels);
@@ -103,7 +105,7 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
           .sums = sums + begin * kPanels * kLanes,
           .ahead = share_of_next<kPanels>(task, place, step, num_passes * num_tiles),
       };
-      run_quantized_tile<Dots, Shape, Weights, kPanels>(task, tile, count);
+      run_quantized_tile<Dots, Shape, Weights, Scales, kPanels>(task, tile, count);
       if (is_last) {
         const TilePlace done = {place.panel_begin, kPanels, tile.token, count};
         finish_tile<typename Dots::Floats>(task.output, done, tile.sums);
@@ -118,17 +120,17 @@ inline bool are_few(const QuantizedTask& task, size_t num_tokens) {
   return num_tokens <= kFewTokens && (are_short_rows || task.output.hint_bytes > 0);
 }
 
-template <class Dots, class Shape, class Weights, size_t kPanels>
+template <class Dots, class Shape, class Weights, class Scales, size_t kPanels>
 void run_quantized_panels(const QuantizedTask& task, const TilePlace& place) {
   if (are_few(task, place.num_tokens)) {
-    run_few<Dots, Shape, Weights, kPanels>(task, place);
+    run_few<Dots, Shape, Weights, Scales, kPanels>(task, place);
   } else {
-    run_block<Dots, Shape, Weights, kPanels>(task, place);
+    run_block<Dots, Shape, Weights, Scales, kPanels>(task, place);
   }
 }
 
-template <class Dots, class Shape, class Weights>
-void linear_quantized_lanes(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
+template <class Dots, class Shape, class Weights, class Scales>
+void run_all_panels(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
   const size_t num_tokens = task.output.num_tokens;
   const size_t num_block_tokens = kBlocks.num_tokens_of(num_tokens, task.row_stride);
   for (size_t token = 0; token < num_tokens; token += num_block_tokens) {
@@ -136,14 +138,28 @@ void linear_quantized_lanes(const QuantizedTask& task, size_t panel_begin, size_
     const size_t count = rest < num_block_tokens ? rest : num_block_tokens;
     size_t panel = panel_begin;
     for (; panel + kTilePanels <= panel_end; panel += kTilePanels) {
-      run_quantized_panels<Dots, Shape, Weights, kTilePanels>(
+      run_quantized_panels<Dots, Shape, Weights, Scales, kTilePanels>(
           task, {panel, kTilePanels, token, count}
       );
     }
     if (panel < panel_end) {
-      run_quantized_panels<Dots, Shape, Weights, 1>(task, {panel, 1, token, count});
+      run_quantized_panels<Dots, Shape, Weights, Scales, 1>(task, {panel, 1, token, count});
     }
   }
+}
+
+template <class Dots, class Shape>
+void linear_quantized_lanes(Int8Weights, const QuantizedTask& task, size_t begin, size_t end) {
+  if (task.has_row_scales) {
+    run_all_panels<Dots, Shape, Int8Weights, RowScales>(task, begin, end);
+  } else {
+    run_all_panels<Dots, Shape, Int8Weights, GroupScales>(task, begin, end);
+  }
+}
+// Nobody rounds their inputs by groups.
+template <class Dots, class Shape>
+void linear_quantized_lanes(Int4Weights, const QuantizedTask& task, size_t begin, size_t end) {
+  run_all_panels<Dots, Shape, Int4Weights, RowScales>(task, begin, end);
 }
 
 }  // namespace

@@ -54,8 +54,8 @@ struct GroupByGroup {
   static float sum(const QuantizedTask& task, size_t token, const WeightRow<Weights>& weights) {
     const unsigned char* values = task.rows + token * task.row_stride;
     const size_t num_parts = task.num_groups * task.num_terms;
-    const unsigned char* scales = values + num_parts * kGroup;
-    const unsigned char* starts = scales + num_parts * sizeof(float);
+    const unsigned char* starts = values + num_parts * kGroup;
+    const unsigned char* scales = starts + num_parts * sizeof(int32_t);
     float sum = 0.0F;
     for (size_t part = 0; part < num_parts; ++part) {
       const size_t group = part / task.num_terms;
@@ -65,9 +65,15 @@ struct GroupByGroup {
         products += weights.code(group, input) * value;
       }
       const auto scale = static_cast<float>(weights.group_scale(group));
-      sum = std::fma(static_cast<float>(products) * scale, read_at<float>(scales, part), sum);
+      if (task.has_row_scales) {
+        const float of_term = part % task.num_terms == 0 ? 1.0F : kSecondTermScale;
+        sum = std::fma(static_cast<float>(products), scale * of_term, sum);
+      } else {
+        sum = std::fma(static_cast<float>(products) * scale, read_at<float>(scales, part), sum);
+      }
     }
-    return sum * weights.row_scale(task.num_groups);
+    const float product = sum * weights.row_scale(task.num_groups);
+    return task.has_row_scales ? product * read_at<float>(scales, 0) : product;
   }
 };
 

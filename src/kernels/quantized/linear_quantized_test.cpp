@@ -7,6 +7,7 @@
 
 #include "base/math.h"
 #include "kernels/quantized/encode_rows.h"
+#include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/quantized_test_data.h"
 
@@ -42,7 +43,7 @@ const std::vector<Shape>& shapes() {
 
 struct Problem {
   Shape shape;
-  size_t num_terms = 1;
+  InputRounding rounding;
   LinearEpilogue epilogue;
   QuantizedMatrix weights;
   std::vector<float> x;
@@ -59,7 +60,7 @@ Problem make_problem(
   const std::vector<float> rows = random_floats(num_rows * shape.num_inputs, 11);
   Problem problem = {
       .shape = shape,
-      .num_terms = quantization.num_input_terms,
+      .rounding = quantization.rounding,
       .epilogue = epilogue,
       .weights = quantized(quantization.format, rows, shape.num_inputs),
       .x = random_floats(shape.num_tokens * shape.num_inputs, 12),
@@ -74,7 +75,7 @@ std::vector<float> solve_for(
     const Executor& executor, const Problem& problem, std::vector<float> x, std::vector<float> out
 ) {
   Buffer scratch = *Buffer::allocate(linear_quantized_scratch_bytes(
-      problem.num_terms,
+      problem.rounding,
       executor.pool.num_threads(),
       x.size() / problem.shape.num_inputs,
       problem.shape.num_inputs
@@ -86,7 +87,7 @@ std::vector<float> solve_for(
        .bias = problem.bias,
        .out = rows_of(out, problem.shape.num_outputs),
        .epilogue = problem.epilogue,
-       .num_terms = problem.num_terms,
+       .rounding = problem.rounding,
        .scratch = scratch.bytes()}
   );
   return out;
@@ -102,10 +103,10 @@ std::vector<float> rounded_inputs(const Problem& problem) {
   const size_t num_inputs = problem.shape.num_inputs;
   std::vector<float> x = problem.x;
   Buffer scratch = *Buffer::allocate(
-      problem.shape.num_tokens * EncodedRows::row_bytes(num_inputs, problem.num_terms)
+      problem.shape.num_tokens * EncodedRows::row_bytes(num_inputs, problem.rounding)
   );
   const EncodedRows rows = encode_rows(
-      {Isa::kReference, pool}, rows_of(x, num_inputs), problem.num_terms, scratch.bytes()
+      {Isa::kReference, pool}, rows_of(x, num_inputs), problem.rounding, scratch.bytes()
   );
   const size_t rotation = rotation_size(num_inputs);
   for (size_t token = 0; token < rows.num_rows; ++token) {
@@ -114,7 +115,9 @@ std::vector<float> rounded_inputs(const Problem& problem) {
     const size_t num_parts = rows.num_groups * rows.num_terms;
     for (size_t part = 0; part < num_parts; ++part) {
       float scale = 0.0F;
-      std::memcpy(&scale, row + num_parts * 64 + part * 4, sizeof scale);
+      const size_t index = rows.num_scales == 1 ? 0 : part;
+      std::memcpy(&scale, row + num_parts * 68 + index * 4, sizeof scale);
+      if (part % rows.num_terms == 1) scale *= kSecondTermScale;
       for (size_t i = 0; i < 64; ++i) {
         const auto value = static_cast<float>(static_cast<int8_t>(row[part * 64 + i]));
         values[part / rows.num_terms * 64 + i] += value * scale;
@@ -282,6 +285,7 @@ TEST(LinearQuantized, SumsTheLargestBytesOfTheWidestRows) {
   for (size_t i = 0; i < kNumInputs; i += kRotation) ones[i] = 1.0F;  // rotated: all alike
   const Problem problem = {
       .shape = {1, kNumInputs, 1},
+      .rounding = InputRounding::kRow,
       .epilogue = LinearEpilogue::kStore,
       .weights = quantized(QuantizedFormat::kInt4, ones, kNumInputs),
       .x = ones,
@@ -304,6 +308,7 @@ TEST(LinearQuantized, IsExactWhereBytesAreLargest) {
     ones[0] = 1.0F;  // rotated: 64 equal values, the largest code each
     Problem problem = {
         .shape = {1, 64, 1},
+        .rounding = Quantization(format).rounding,
         .epilogue = LinearEpilogue::kStore,
         .weights = quantized(format, ones, 64),
         .x = ones,

@@ -2,34 +2,36 @@
 // as. The spellings of `--quantization`:
 //
 //   int8   weights of 8 bits, inputs of two terms of 8 bits: the near-lossless one. The inputs of
-//          `down` have one term (model/input_terms.h), whose second costs the most time for what
-//          it brings
+//          `down` have one term (model/input_rounding.h), whose second costs the most time for
+//          what it brings
 //   w8a8   the same weights, inputs of 8 bits: faster with many tokens at once, and worse
-//   int4   weights of 4 bits, inputs of 8 bits, which lose nothing beside them
+//   int4   weights of 4 bits, inputs of 8 bits with one scale a token, which lose nothing beside
+//          them
 //
-// docs/decisions/0015 and 0022 have the numbers. With AMX inputs of int8 and of w8a8 are bfloat16
-// and both are the same; those of int4 have one scale a token (0020).
+// docs/decisions/0015, 0022 and 0024 have the numbers. With AMX inputs of int8 and of w8a8 are
+// bfloat16 and both are the same; those of int4 have one scale a token (0020).
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string_view>
 
+#include "kernels/quantized/input_rounding.h"
 #include "kernels/quantized/quantized_matrix.h"
 
 namespace millrace {
 
 struct Quantization {
   QuantizedFormat format;
-  size_t num_input_terms;  // of 8 bits each (encode_rows.h), of most matrices
+  InputRounding rounding;  // of the inputs of most matrices
 
   // As its weights are multiplied where nothing else is asked for.
   constexpr Quantization(QuantizedFormat kept)  // NOLINT(google-explicit-constructor)
-      : format(kept), num_input_terms(kept == QuantizedFormat::kInt8 ? 2 : 1) {}
+      : format(kept),
+        rounding(kept == QuantizedFormat::kInt8 ? InputRounding::kTwoTerms : InputRounding::kRow) {}
 
   static constexpr Quantization w8a8() {
     Quantization result = QuantizedFormat::kInt8;
-    result.num_input_terms = 1;
+    result.rounding = InputRounding::kGroups;
     return result;
   }
 

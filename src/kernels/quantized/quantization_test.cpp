@@ -17,10 +17,10 @@ TEST(Quantization, IsSpelledAsItIsRead) {
 
 TEST(Quantization, HasInputsOfSixteenBitsWhereWeightsOfEightAreMeantToLoseNothing) {
   const Quantization int8 = QuantizedFormat::kInt8;
-  EXPECT_EQ(int8.num_input_terms, 2U);
+  EXPECT_EQ(int8.rounding, InputRounding::kTwoTerms);
   EXPECT_EQ(Quantization::w8a8().format, int8.format);
-  EXPECT_EQ(Quantization::w8a8().num_input_terms, 1U);
-  EXPECT_EQ(Quantization(QuantizedFormat::kInt4).num_input_terms, 1U);
+  EXPECT_EQ(Quantization::w8a8().rounding, InputRounding::kGroups);
+  EXPECT_EQ(Quantization(QuantizedFormat::kInt4).rounding, InputRounding::kRow);
   EXPECT_NE(int8, Quantization::w8a8());
 }
 

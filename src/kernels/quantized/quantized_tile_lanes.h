@@ -13,16 +13,17 @@
 //   load_scales(p)                    sixteen unsigned bytes as floats
 //
 // Sums over a group are exact, so their order is free; floats are added group by group, ascending.
+// `Scales` says what inputs share a scale (scaled_sums_lanes.h).
 #pragma once
 
 #include "kernels/lanes.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
+#include "kernels/quantized/scaled_sums_lanes.h"
 #include "kernels/quantized/tile_memory_lanes.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kGroupInputs = 64;
 constexpr size_t kGroupSteps = kGroupInputs / 8;
 
 // Some tokens, a panel or two, and some groups of them.
@@ -32,7 +33,7 @@ struct QuantizedTile {
   size_t group_begin;
   size_t group_end;
   // [panels][tokens][16] of the groups before; those of these groups are added, and after the last
-  // group all are multiplied by the rows' scales.
+  // group all are multiplied by the rows' scales, of weights and of inputs.
   float* sums;
   // What a tile of two panels asks for meanwhile.
   WeightsAhead ahead = {};
@@ -117,43 +118,8 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
   }
 }
 
-// Adds a group's sums times the scales of its weights and of its inputs. The integer sums began
-// with the bits of kRoundingShift (EncodedRows), so that their own bits are the floats
-// kRoundingShift + sum, and one fused operation multiplies them by the weights' scale, as exactly
-// as a conversion and a product would.
-template <class Dots, size_t kPanels, size_t kTokens>
-[[gnu::always_inline]] inline void add_scaled(
-    const GroupPlace<kPanels, kTokens>& place,
-    const unsigned char* scales,
-    size_t panel_bytes,
-    const unsigned char* input_scales,
-    const typename Dots::Sums (&sums)[kPanels][kTokens],
-    typename Dots::Floats (&totals)[kPanels][kTokens]
-) {
-  using Floats = typename Dots::Floats;
-  Floats group_scales[kPanels];
-  Floats shifts[kPanels];
-#pragma GCC unroll 8
-  for (size_t panel = 0; panel < kPanels; ++panel) {
-    group_scales[panel] = Dots::load_scales(scales + panel * panel_bytes);
-    shifts[panel] = Floats::mul(group_scales[panel], Floats::broadcast(kRoundingShift));
-  }
-#pragma GCC unroll 12
-  for (size_t token = 0; token < kTokens; ++token) {
-    const Floats input_scale = Floats::broadcast(*reinterpret_cast<const float*>(input_scales));
-#pragma GCC unroll 8
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-      const Floats sum = Dots::as_floats(sums[panel][token]);
-      const Floats product = Floats::fms(sum, group_scales[panel], shifts[panel]);
-      totals[panel][token] = Floats::fma(product, input_scale, totals[panel][token]);
-    }
-    input_scales += place.inputs.stride;
-    forget_origin(input_scales);
-  }
-}
-
 // Into tile.sums; times the rows' scales if these are all groups.
-template <class Dots, class Weights, size_t kPanels, size_t kTokens>
+template <class Dots, class Weights, class Scales, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void store_totals(
     const QuantizedTask& task,
     const QuantizedTile& tile,
@@ -163,6 +129,7 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
   const bool is_last = tile.group_end == task.num_groups;
   const unsigned char* row_scales = task.panels + tile.panel * task.panel_bytes +
                                     row_scales_offset(Weights::kGroupBytes, task.num_groups);
+  const unsigned char* row = task.rows + tile.token * task.row_stride;
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
     const unsigned char* p = row_scales + panel * task.panel_bytes;
@@ -171,13 +138,18 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 #pragma GCC unroll 12
     for (size_t token = 0; token < kTokens; ++token) {
       float* sums = tile.sums + (panel * kTokens + token) * kLanes;
-      Floats::store(sums, Floats::mul(totals[panel][token], scale));
+      Floats values = Floats::mul(totals[panel][token], scale);
+      if (is_last) {
+        const float of_token = scale_of_token(Scales{}, task, row + token * task.row_stride);
+        values = Floats::mul(values, Floats::broadcast(of_token));
+      }
+      Floats::store(sums, values);
     }
   }
 }
 
 // Adds a tile's groups to its sums.
-template <class Dots, class Weights, size_t kPanels, size_t kTokens>
+template <class Dots, class Weights, class Scales, size_t kPanels, size_t kTokens>
 void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   using Floats = typename Dots::Floats;
   const unsigned char* row = task.rows + tile.token * task.row_stride;
@@ -207,9 +179,14 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   for (size_t part = group * num_terms; part < part_end; ++part) {
     place.inputs.forget_origins();
     place.weights_at(panels + group_offset(Weights::kGroupBytes, group), panel_stride);
-    const unsigned char* input_scales = row + num_parts * kGroupInputs + part * sizeof(float);
+    const unsigned char* begin = row + num_parts * kGroupInputs + part * sizeof(int);
+    const ScalesPlace scales = {
+        .weights = panels + group_scales_offset(Weights::kGroupBytes, group),
+        .panel_bytes = panel_stride,
+        .inputs = begin + num_parts * sizeof(int),
+        .term = term,
+    };
     typename Dots::Sums sums[kPanels][kTokens];
-    const unsigned char* begin = input_scales + num_parts * sizeof(float);
 #pragma GCC unroll 12
     for (size_t token = 0; token < kTokens; ++token) {
 #pragma GCC unroll 8
@@ -219,7 +196,6 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
       begin += place.inputs.stride;
       forget_origin(begin);
     }
-    const unsigned char* scales = panels + group_scales_offset(Weights::kGroupBytes, group);
     if constexpr (kPanels == 1) {
       if (tile.hint_bytes != 0 && term == 0) {
         ask_for_bytes<Weights::kGroupBytes>(place.weights[0] + tile.hint_bytes);
@@ -229,14 +205,14 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
     if constexpr (kPanels > 1) {
       ask_for_weights(tile.ahead, next_line, lines_per_part);
     }
-    add_scaled<Dots>(place, scales, panel_stride, input_scales, sums, totals);
+    add_scaled<Dots>(Scales{}, place, scales, sums, totals);
     place.inputs.advance(kGroupInputs);
     if (++term == num_terms) {
       term = 0;
       ++group;
     }
   }
-  store_totals<Dots, Weights>(task, tile, totals);
+  store_totals<Dots, Weights, Scales>(task, tile, totals);
 }
 
 }  // namespace

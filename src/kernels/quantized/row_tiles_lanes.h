@@ -1,9 +1,7 @@
 // Rotated rows as tiles of AMX, on sixteen lanes. See lanes.h for the rules of this file. `Ops` is
 // what Lanes lack, as in rotate_rows_lanes.h and encode_rows_lanes.h, and
 //
-//   swap_middle(a)             the second and the third of every four exchanged
-//   larger_magnitudes(a, b)    of each lane; what is no number is the largest
-//   largest_magnitude(a)
+//   swap_middle(a)    the second and the third of every four exchanged
 //
 // and of ByteSums total().
 #pragma once

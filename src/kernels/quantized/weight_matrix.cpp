@@ -84,8 +84,13 @@ size_t multiply_scratch_bytes(
   if (!format.quantization) {
     return linear_scratch_bytes(format.dtype, num_threads, num_tokens, num_inputs);
   }
+  // Rows whose groups have scales of their own are no shorter than those that have one.
+  const bool has_two = format.quantization->rounding == InputRounding::kTwoTerms;
   return linear_quantized_scratch_bytes(
-      format.quantization->num_input_terms, num_threads, num_tokens, num_inputs
+      has_two ? InputRounding::kTwoTerms : InputRounding::kGroups,
+      num_threads,
+      num_tokens,
+      num_inputs
   );
 }
 
@@ -123,7 +128,7 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
        .bias = args.bias,
        .out = args.out,
        .epilogue = args.epilogue,
-       .num_terms = args.num_terms,
+       .rounding = args.rounding,
        .scratch = args.scratch,
        .next = args.next}
   );

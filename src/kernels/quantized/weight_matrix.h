@@ -80,7 +80,7 @@ struct MultiplyArgs {
   LinearEpilogue epilogue = LinearEpilogue::kStore;
   RowsForm x_form = RowsForm::kFloats;
   RowsForm out_form = RowsForm::kFloats;
-  size_t num_terms = 1;               // as LinearQuantizedArgs
+  InputRounding rounding = {};        // as LinearQuantizedArgs
   std::span<std::byte> scratch = {};  // multiply_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // as LinearArgs
 };

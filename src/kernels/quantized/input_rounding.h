@@ -1,0 +1,25 @@
+// How the inputs of a quantized matrix are rounded to 8 bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace millrace {
+
+enum class InputRounding : uint8_t {
+  kGroups,    // a scale for each 64 inputs
+  kRow,       // one scale for all of a token: products are scaled in half the operations
+  kTwoTerms,  // one scale for all of a token, and what is lost rounded to 8 bits again: 16 bits
+};
+
+// How often weights are multiplied.
+constexpr size_t num_terms_of(InputRounding rounding) {
+  return rounding == InputRounding::kTwoTerms ? 2 : 1;
+}
+
+// Whether a row has one scale, not one for each group.
+constexpr bool has_row_scales(InputRounding rounding) {
+  return rounding != InputRounding::kGroups;
+}
+
+}  // namespace millrace
