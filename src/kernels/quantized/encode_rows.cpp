@@ -38,10 +38,6 @@ void for_rows(const Executor& executor, size_t num_rows, const Function& functio
   executor.pool.parallel_for(num_rows, function);
 }
 
-size_t num_scales_of(InputRounding rounding, size_t num_groups) {
-  return has_row_scales(rounding) ? 1 : num_groups;
-}
-
 // Of ByteTiles, without `rows`.
 size_t bytes_of_tiles(size_t num_rows, size_t num_inputs) {
   const size_t tile_rows = std::min(num_rows, kInputTileRows);
@@ -59,29 +55,26 @@ size_t rotation_size(size_t num_inputs) {
 size_t EncodedRows::row_bytes(size_t num_inputs, InputRounding rounding) {
   const size_t num_groups = div_ceil(num_inputs, kActivationGroup);
   const size_t num_parts = num_groups * num_terms_of(rounding);
+  const size_t num_scales = has_row_scales(rounding) ? 1 : num_groups;
   return round_up<size_t>(
-      num_parts * (kActivationGroup + sizeof(int32_t)) +
-          num_scales_of(rounding, num_groups) * sizeof(float),
-      64
+      num_parts * (kActivationGroup + sizeof(int32_t)) + num_scales * sizeof(float), 64
   );
 }
 
 EncodedRows encode_rows(
     const Executor& executor, ConstRows x, InputRounding rounding, std::span<std::byte> scratch
 ) {
-  const size_t num_groups = div_ceil(x.num_columns, kActivationGroup);
   const EncodedRows rows = {
       .data = scratch.data(),
       .num_rows = x.num_rows,
-      .num_groups = num_groups,
-      .num_terms = num_terms_of(rounding),
-      .num_scales = num_scales_of(rounding, num_groups),
+      .num_groups = div_ceil(x.num_columns, kActivationGroup),
+      .rounding = rounding,
       .stride = EncodedRows::row_bytes(x.num_columns, rounding),
   };
   CHECK(rows.stride * rows.num_rows <= scratch.size(), "the scratch holds all rows");
   const EncodeTask task = {
       .rows = rows_to_rotate(x),
-      .num_terms = rows.num_terms,
+      .num_terms = num_terms_of(rounding),
       .has_row_scales = has_row_scales(rounding),
       .out = reinterpret_cast<unsigned char*>(rows.data),
       .out_stride = rows.stride,

@@ -34,14 +34,13 @@ size_t rotation_size(size_t num_inputs);
 //                                              (encode_rows_kernel.h) - 128 * the sum of the
 //                                              values, because weights have 128 added
 //                                              (quantized_matrix.h)
-//   float  scales[num_scales]                  of each group, or of the row: input ~ value * scale;
+//   float  scales[num_groups], or [1]          of each group, or of the row: input ~ value * scale;
 //                                              of two terms (first + second / 254) * scale
 struct EncodedRows {
   std::byte* data = nullptr;  // aligned to 64 bytes
   size_t num_rows = 0;
   size_t num_groups = 0;
-  size_t num_terms = 1;
-  size_t num_scales = 0;
+  InputRounding rounding = InputRounding::kGroups;
   size_t stride = 0;
 
   // Bytes of one row, a multiple of 64.

@@ -81,7 +81,7 @@ void write_rotated_tiles_avx512(const RotatedTilesTask& task, size_t row_begin, 
 
 void encode_to_tiles_avx512(const ByteTilesTask& task, size_t row_begin, size_t row_end) {
   for (size_t row = row_begin; row < row_end; ++row) {
-    encode_row_to_tiles<Avx512Lanes, Ops>(task, row);
+    encode_row_to_tiles<Avx512Lanes, Ops>(task, row, row + 1 < row_end ? row + 1 : row);
   }
 }
 

@@ -1,9 +1,7 @@
 // encode_rows on sixteen lanes. See lanes.h for the rules of this file. `Ops` is what Lanes lack,
-// as in rotate_rows_lanes.h, and
+// as in rotated_row_lanes.h, and
 //
 //   absolute(a)
-//   larger_magnitudes(a, b)         of each lane; what is no number is the largest
-//   largest_magnitude(a)            of all lanes
 //   store_rounded(p, parts, sums)   four Lanes to the nearest bytes, which are added to `sums`, of
 //                       type ByteSums, whose lanes() together are their total. REQUIRES: magnitudes
 //                       that round to 127 at most; what is no number becomes any byte
@@ -11,7 +9,7 @@
 
 #include "kernels/lanes.h"
 #include "kernels/quantized/encode_rows_kernel.h"
-#include "kernels/quantized/rotate_rows_lanes.h"
+#include "kernels/quantized/rotated_row_lanes.h"
 
 namespace millrace {
 namespace {
@@ -65,44 +63,6 @@ template <class Lanes>
   }
 }
 
-// Groups of a row, sixteen or what is left at its end; blocks do not go beyond them.
-struct GroupsOfRow {
-  size_t row;
-  size_t begin;
-  size_t num_groups;
-};
-constexpr size_t kSixteenGroups = kLanes * 64;
-
-// Rotates them into `rotated`, [kSixteenGroups]: function(group, parts) for each of them. The same
-// inputs of `next_row` are asked for meanwhile: what other cores wrote comes from far.
-template <class Lanes, class Ops, class Function>
-[[gnu::always_inline]] inline void rotate_groups(
-    const RowsToRotate& rows,
-    const GroupsOfRow& groups,
-    size_t next_row,
-    float* rotated,
-    const Function& function
-) {
-  for (size_t i = 0; i < groups.num_groups * 64; i += rows.rotation) {
-    const size_t begin = groups.begin * 64 + i;
-    const float* const next = rows.x + next_row * rows.stride + begin;
-    for (size_t line = 0; line < rows.rotation; line += kLanes) __builtin_prefetch(next + line);
-    for_rotated_groups<Lanes, Ops>(
-        rows,
-        groups.row,
-        begin,
-        [&](size_t input, const Lanes(&parts)[4]) {
-          const size_t place = i + input;
-#pragma GCC unroll 4
-          for (size_t part = 0; part < 4; ++part) {
-            Lanes::store(rotated + place + part * kLanes, parts[part]);
-          }
-          function(place / 64, parts);
-        }
-    );
-  }
-}
-
 // Rounds `rotated`, group i in steps of 1 / inverses[i], and writes what the sums of products start
 // with.
 template <class Lanes, class Ops, size_t kTerms>
@@ -141,13 +101,6 @@ void round_groups(
   store_terms(first + groups.begin * kTerms, starts, groups.num_groups);
 }
 
-[[gnu::always_inline]] inline GroupsOfRow sixteen_groups(
-    const RowsToRotate& rows, size_t row, size_t begin
-) {
-  const size_t rest = rows.num_groups - begin;
-  return {row, begin, rest < kLanes ? rest : kLanes};
-}
-
 [[gnu::always_inline]] inline float* scales_of_row(const EncodeTask& task, size_t row) {
   const size_t num_parts = task.rows.num_groups * task.num_terms;
   return reinterpret_cast<float*>(
@@ -183,43 +136,17 @@ void encode_row_by_groups(const EncodeTask& task, size_t row, size_t next_row) {
   }
 }
 
-// Rotated inputs that are kept between the two passes over a row with one scale (18,944 of the
-// widest models of 7 billion weights among them); further ones are made twice.
-constexpr size_t kKeptRowInputs = 20 * kSixteenGroups;
-
+// A row whose groups share one.
 template <class Lanes, class Ops, size_t kTerms>
 void encode_whole_row(const EncodeTask& task, size_t row, size_t next_row) {
-  alignas(64) float kept[kKeptRowInputs];
-  alignas(64) float passing[kSixteenGroups];
-  Lanes peaks = Lanes::broadcast(kLeastPeak);
-  const auto rotated = [&](const GroupsOfRow& groups) {
-    float* const out = groups.begin * 64 < kKeptRowInputs ? kept + groups.begin * 64 : passing;
-    rotate_groups<Lanes, Ops>(
-        task.rows,
-        groups,
-        next_row,
-        out,
-        [&](size_t, const Lanes(&parts)[4]) {
-#pragma GCC unroll 4
-          for (size_t part = 0; part < 4; ++part) {
-            peaks = Ops::larger_magnitudes(peaks, parts[part]);
-          }
-        }
-    );
-    return out;
-  };
-  for (size_t begin = 0; begin < task.rows.num_groups; begin += kLanes) {
-    rotated(sixteen_groups(task.rows, row, begin));
-  }
-  const float peak = Ops::largest_magnitude(peaks);
+  RotatedRow<Lanes, Ops> rotated(task.rows, row, next_row);
   float inverses[kLanes];
-  Lanes::store(inverses, Lanes::broadcast(127.0F / peak));
+  Lanes::store(inverses, Lanes::broadcast(127.0F / rotated.peak()));
   for (size_t begin = 0; begin < task.rows.num_groups; begin += kLanes) {
     const GroupsOfRow groups = sixteen_groups(task.rows, row, begin);
-    const float* const values = begin * 64 < kKeptRowInputs ? kept + begin * 64 : rotated(groups);
-    round_groups<Lanes, Ops, kTerms>(task, groups, values, inverses);
+    round_groups<Lanes, Ops, kTerms>(task, groups, rotated.values(groups), inverses);
   }
-  *scales_of_row(task, row) = peak * (1.0F / 127.0F);
+  *scales_of_row(task, row) = rotated.peak() * (1.0F / 127.0F);
 }
 
 template <class Lanes, class Ops>

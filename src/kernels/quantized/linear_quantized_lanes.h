@@ -48,7 +48,8 @@ void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, si
 // kPanels panels for a block of few tokens, one after another.
 template <class Dots, class Shape, class Weights, class Scales, size_t kPanels>
 void run_few(const QuantizedTask& task, const TilePlace& place) {
-  alignas(64) float sums[kPanels * Shape::tokens_for(1) * kLanes];
+  static_assert(kFewTokens <= Shape::tokens_for(1));
+  alignas(64) float sums[kPanels * kFewTokens * kLanes];
   for (size_t panel = 0; panel < kPanels; ++panel) {
     const QuantizedTile tile = {
         .panel = place.panel_begin + panel,

@@ -112,15 +112,16 @@ std::vector<float> rounded_inputs(const Problem& problem) {
   for (size_t token = 0; token < rows.num_rows; ++token) {
     const std::byte* row = rows.data + token * rows.stride;
     std::vector<float> values(rows.num_groups * 64);
-    const size_t num_parts = rows.num_groups * rows.num_terms;
+    const size_t num_terms = num_terms_of(rows.rounding);
+    const size_t num_parts = rows.num_groups * num_terms;
     for (size_t part = 0; part < num_parts; ++part) {
       float scale = 0.0F;
-      const size_t index = rows.num_scales == 1 ? 0 : part;
+      const size_t index = has_row_scales(rows.rounding) ? 0 : part;
       std::memcpy(&scale, row + num_parts * 68 + index * 4, sizeof scale);
-      if (part % rows.num_terms == 1) scale *= kSecondTermScale;
+      if (part % num_terms == 1) scale *= kSecondTermScale;
       for (size_t i = 0; i < 64; ++i) {
         const auto value = static_cast<float>(static_cast<int8_t>(row[part * 64 + i]));
-        values[part / rows.num_terms * 64 + i] += value * scale;
+        values[part / num_terms * 64 + i] += value * scale;
       }
     }
     rotate(Isa::kReference, values, rotation);

@@ -1,5 +1,5 @@
 // Rotated rows as tiles of AMX, on sixteen lanes. See lanes.h for the rules of this file. `Ops` is
-// what Lanes lack, as in rotate_rows_lanes.h and encode_rows_lanes.h, and
+// what Lanes lack, as in rotated_row_lanes.h and encode_rows_lanes.h, and
 //
 //   swap_middle(a)    the second and the third of every four exchanged
 //
@@ -8,7 +8,7 @@
 
 #include "kernels/lanes.h"
 #include "kernels/quantized/encode_rows_kernel.h"
-#include "kernels/quantized/rotate_rows_lanes.h"
+#include "kernels/quantized/rotated_row_lanes.h"
 
 namespace millrace {
 namespace {
@@ -32,45 +32,27 @@ void write_row_of_tiles(const RotatedTilesTask& task, size_t row) {
   }
 }
 
-// Rotated inputs that are kept between the two passes over a row; further ones are made twice.
-constexpr size_t kKeptInputs = 8 * kRotationMax;
-
 // One row, in its place of all tiles of bytes, and its scale.
 template <class Lanes, class Ops>
-void encode_row_to_tiles(const ByteTilesTask& task, size_t row) {
+void encode_row_to_tiles(const ByteTilesTask& task, size_t row, size_t next_row) {
   const RowsToRotate& rows = task.rows;
-  const size_t num_columns = rows.num_groups * 64;
-  alignas(64) float kept[kKeptInputs];
-  alignas(64) float passing[kRotationMax];
-  Lanes peaks = Lanes::broadcast(kLeastPeak);
-  const auto rotated = [&](size_t begin) {
-    float* block = begin < kKeptInputs ? kept + begin : passing;
-    for_rotated_groups<Lanes, Ops>(rows, row, begin, [&](size_t input, const Lanes(&parts)[4]) {
-#pragma GCC unroll 4
-      for (size_t part = 0; part < 4; ++part) {
-        peaks = Ops::larger_magnitudes(peaks, parts[part]);
-        Lanes::store(block + input + part * kLanes, parts[part]);
-      }
-    });
-    return block;
-  };
-  for (size_t begin = 0; begin < num_columns; begin += rows.rotation) rotated(begin);
-  const float peak = Ops::largest_magnitude(peaks);
+  RotatedRow<Lanes, Ops> rotated(rows, row, next_row);
   typename Ops::ByteSums sums;
-  const Lanes inverse = Lanes::broadcast(127.0F / peak);
-  unsigned char* out = task.tiles + row / 16 * 16 * num_columns + row % 16 * 64;
-  for (size_t begin = 0; begin < num_columns; begin += rows.rotation) {
-    const float* block = begin < kKeptInputs ? kept + begin : rotated(begin);
-    for (size_t i = 0; i < rows.rotation; i += 64, out += task.tile_rows * 64) {
+  const Lanes inverse = Lanes::broadcast(127.0F / rotated.peak());
+  unsigned char* out = task.tiles + row / 16 * 16 * rows.num_groups * 64 + row % 16 * 64;
+  for (size_t begin = 0; begin < rows.num_groups; begin += kLanes) {
+    const GroupsOfRow groups = sixteen_groups(rows, row, begin);
+    const float* values = rotated.values(groups);
+    for (size_t i = 0; i < groups.num_groups; ++i, values += 64, out += task.tile_rows * 64) {
       Lanes parts[4];
 #pragma GCC unroll 4
       for (size_t part = 0; part < 4; ++part) {
-        parts[part] = Lanes::mul(Lanes::load(block + i + part * kLanes), inverse);
+        parts[part] = Lanes::mul(Lanes::load(values + part * kLanes), inverse);
       }
       Ops::store_rounded(out, parts, sums);
     }
   }
-  task.encoded[row] = {.scale = peak * (1.0F / 127.0F), .sum = sums.total()};
+  task.encoded[row] = {.scale = rotated.peak() * (1.0F / 127.0F), .sum = sums.total()};
 }
 
 }  // namespace
