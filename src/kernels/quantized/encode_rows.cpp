@@ -74,8 +74,7 @@ EncodedRows encode_rows(
   CHECK(rows.stride * rows.num_rows <= scratch.size(), "the scratch holds all rows");
   const EncodeTask task = {
       .rows = rows_to_rotate(x),
-      .num_terms = num_terms_of(rounding),
-      .has_row_scales = has_row_scales(rounding),
+      .rounding = rounding,
       .out = reinterpret_cast<unsigned char*>(rows.data),
       .out_stride = rows.stride,
   };

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/linear_kernel.h"  // ByteRow
+#include "kernels/quantized/input_rounding.h"
 #include "tensor/dtype.h"
 
 namespace millrace {
@@ -37,9 +38,8 @@ struct RowsToRotate {
 
 struct EncodeTask {
   RowsToRotate rows;
-  size_t num_terms;     // 1 or 2; with 2 has_row_scales
-  bool has_row_scales;  // one scale for each row, not for each group
-  unsigned char* out;   // see EncodedRows
+  InputRounding rounding;
+  unsigned char* out;  // see EncodedRows
   size_t out_stride;
 };
 

@@ -101,8 +101,9 @@ void round_groups(
   store_terms(first + groups.begin * kTerms, starts, groups.num_groups);
 }
 
+template <size_t kTerms>
 [[gnu::always_inline]] inline float* scales_of_row(const EncodeTask& task, size_t row) {
-  const size_t num_parts = task.rows.num_groups * task.num_terms;
+  const size_t num_parts = task.rows.num_groups * kTerms;
   return reinterpret_cast<float*>(
       task.out + row * task.out_stride + num_parts * (64 + sizeof(float))
   );
@@ -129,7 +130,7 @@ void encode_row_by_groups(const EncodeTask& task, size_t row, size_t next_row) {
     Lanes::store(inverses, Lanes::div(Lanes::broadcast(127.0F), peak));
     round_groups<Lanes, Ops, 1>(task, groups, rotated, inverses);
     Lanes::store_first(
-        scales_of_row(task, row) + begin,
+        scales_of_row<1>(task, row) + begin,
         Lanes::mul(peak, Lanes::broadcast(1.0F / 127.0F)),
         groups.num_groups
     );
@@ -146,19 +147,23 @@ void encode_whole_row(const EncodeTask& task, size_t row, size_t next_row) {
     const GroupsOfRow groups = sixteen_groups(task.rows, row, begin);
     round_groups<Lanes, Ops, kTerms>(task, groups, rotated.values(groups), inverses);
   }
-  *scales_of_row(task, row) = rotated.peak() * (1.0F / 127.0F);
+  *scales_of_row<kTerms>(task, row) = rotated.peak() * (1.0F / 127.0F);
 }
 
 template <class Lanes, class Ops>
 void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
   for (size_t row = row_begin; row < row_end; ++row) {
     const size_t next_row = row + 1 < row_end ? row + 1 : row;
-    if (!task.has_row_scales) {
-      encode_row_by_groups<Lanes, Ops>(task, row, next_row);
-    } else if (task.num_terms == 1) {
-      encode_whole_row<Lanes, Ops, 1>(task, row, next_row);
-    } else {
-      encode_whole_row<Lanes, Ops, 2>(task, row, next_row);
+    switch (task.rounding) {
+      case InputRounding::kGroups:
+        encode_row_by_groups<Lanes, Ops>(task, row, next_row);
+        break;
+      case InputRounding::kRow:
+        encode_whole_row<Lanes, Ops, 1>(task, row, next_row);
+        break;
+      case InputRounding::kTwoTerms:
+        encode_whole_row<Lanes, Ops, 2>(task, row, next_row);
+        break;
     }
   }
 }

@@ -97,7 +97,8 @@ void rotate_reference(float* block, size_t size) {
 
 void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_end) {
   const RowsToRotate& rows = task.rows;
-  const size_t num_parts = rows.num_groups * task.num_terms;
+  const size_t num_terms = num_terms_of(task.rounding);
+  const size_t num_parts = rows.num_groups * num_terms;
   for (size_t row = row_begin; row < row_end; ++row) {
     unsigned char* values = task.out + row * task.out_stride;
     unsigned char* starts = values + num_parts * kGroup;
@@ -115,13 +116,13 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
       row_peak = larger_magnitude(row_peak, largest_magnitude(x));
     });
     for_groups([&](size_t group, const float* x) {
-      const float peak = task.has_row_scales ? row_peak : largest_magnitude(x);
-      const size_t part = group * task.num_terms;
+      const float peak = has_row_scales(task.rounding) ? row_peak : largest_magnitude(x);
+      const size_t part = group * num_terms;
       int start[2];
-      encode_group_reference(x, peak, task.num_terms, values + part * kGroup, start);
-      std::memcpy(starts + part * sizeof(int), start, task.num_terms * sizeof(int));
+      encode_group_reference(x, peak, num_terms, values + part * kGroup, start);
+      std::memcpy(starts + part * sizeof(int), start, num_terms * sizeof(int));
       const float scale = peak * (1.0F / 127.0F);
-      const size_t scale_index = task.has_row_scales ? 0 : group;
+      const size_t scale_index = has_row_scales(task.rounding) ? 0 : group;
       std::memcpy(scales + scale_index * sizeof scale, &scale, sizeof scale);
     });
   }

@@ -1,4 +1,5 @@
-// How the inputs of a quantized matrix are rounded to 8 bits.
+// How the inputs of a quantized matrix are rounded to 8 bits. What is compiled for instructions
+// that the machine may lack reads the enum and calls neither function (lanes.h).
 #pragma once
 
 #include <cstddef>

@@ -145,6 +145,7 @@ BENCHMARK(BM_LinearQuantized)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_EncodeRows)
+    ->ArgNames({"inputs", "tokens", "rounding"})
     ->ArgsProduct({{896, 4864}, {1, 64}, {0, 1, 2}})
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_RotateToTiles)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);
