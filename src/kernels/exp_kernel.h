@@ -20,6 +20,13 @@ constexpr float kExpCoefficients[] = {
     0x1.6a23dp-10F,
 };
 
+// (2^r - 1) / r, lowest power first: for |r| <= 1/2, 1 + r * that is off by 1.02e-4 of 2^r at most.
+constexpr float kCoarseExp2Coefficients[] = {
+    0x1.62f5fap-1F,
+    0x1.f00c4cp-3F,
+    0x1.c2a218p-5F,
+};
+
 void exp_in_place_reference(float* values, size_t size);
 void exp_in_place_avx2(float* values, size_t size);
 void exp_in_place_avx512(float* values, size_t size);

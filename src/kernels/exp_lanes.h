@@ -32,6 +32,22 @@ template <class Lanes>
   return exp_of_moderate(Lanes::min(Lanes::broadcast(kExpInputMax), x));
 }
 
+// The same as coarse_exp_reference for x <= kExpInputMax.
+template <class Lanes>
+[[gnu::always_inline]] inline Lanes coarse_exp_of_moderate(Lanes x) {
+  const Lanes clamped = Lanes::max(Lanes::broadcast(kExpInputMin), x);
+  const Lanes log2_e = Lanes::broadcast(kLog2E);
+  const Lanes shift = Lanes::broadcast(kRoundingShift);
+  const Lanes shifted = Lanes::fma(clamped, log2_e, shift);
+  const Lanes r = Lanes::fms(clamped, log2_e, Lanes::sub(shifted, shift));
+
+  Lanes p = Lanes::broadcast(kCoarseExp2Coefficients[2]);
+  p = Lanes::fma(p, r, Lanes::broadcast(kCoarseExp2Coefficients[1]));
+  p = Lanes::fma(p, r, Lanes::broadcast(kCoarseExp2Coefficients[0]));
+  p = Lanes::fma(p, r, Lanes::broadcast(1.0F));
+  return Lanes::scale_by_power_of_two(p, shifted);
+}
+
 template <class Lanes>
 [[gnu::always_inline]] inline Lanes silu_lanes(Lanes x) {
   const Lanes exp_minus_x = exp_lanes(Lanes::sub(Lanes::zero(), x));

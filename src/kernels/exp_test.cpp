@@ -68,6 +68,24 @@ TEST(Exp, IsExactAtZeroAndAtTheInfinities) {
   EXPECT_EQ(exp_reference(-kInfinity), 0.0F);
 }
 
+TEST(CoarseExp, IsCloseToTheExactValue) {
+  for (const float x : inputs()) {
+    const float value = coarse_exp_reference(x);
+    const float exact = exp_reference(x);
+    if (std::isnan(x)) {
+      EXPECT_TRUE(std::isnan(value));
+    } else if (std::isinf(exact)) {
+      EXPECT_EQ(value, exact) << x;
+    } else {
+      // Subnormal ones are rounded to what there is.
+      const auto smallest = static_cast<double>(std::numeric_limits<float>::denorm_min());
+      EXPECT_NEAR(value, exact, 1.04e-4 * static_cast<double>(exact) + smallest) << x;
+    }
+  }
+  EXPECT_EQ(coarse_exp_reference(0.0F), 1.0F);
+  EXPECT_EQ(coarse_exp_reference(-kInfinity), 0.0F);
+}
+
 TEST(Exp, HasTheSameBitsOnEveryInstructionSet) {
   const std::vector<float> values = inputs();
   std::vector<float> expected = values;

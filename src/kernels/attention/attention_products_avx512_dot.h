@@ -16,6 +16,7 @@ struct PairDots {
   using Operand = BFloat16;
   static constexpr size_t kDepth = kKvDepth<BFloat16>;
   static constexpr size_t kParts = 1;
+  static constexpr bool kCanRead = true;
 
   template <size_t kPart>
   [[gnu::always_inline]] static __m512bh vector(const BFloat16* p) {
@@ -41,6 +42,18 @@ struct PairDots {
   ) {
     return {_mm512_dpbf16_ps(sums.v, vector, operand)};
   }
+  // g++ 12 gives each broadcast a register.
+  template <size_t kPart>
+  [[gnu::always_inline]] static Avx512Lanes add_read(
+      Avx512Lanes sums, __m512bh vector, const BFloat16* x
+  ) {
+    using Pair [[gnu::may_alias]] = int;
+    asm("vdpbf16ps %2%{1to16%}, %1, %0"
+        : "+v"(sums.v)
+        : "v"(vector), "m"(*reinterpret_cast<const Pair*>(x)));
+    return sums;
+  }
+  [[gnu::always_inline]] static Avx512Lanes exp(Avx512Lanes x) { return coarse_exp_of_moderate(x); }
   [[gnu::always_inline]] static void store(BFloat16* p, Avx512Lanes a) { Avx512Lanes::store(p, a); }
   [[gnu::always_inline]] static Avx512Lanes store_weights(
       BFloat16* p, Avx512Lanes a, Avx512Lanes b, Avx512Lanes sums

@@ -9,11 +9,15 @@
 //   operand<part>(x)          broadcast
 //   without_odd<part>(v)      with zero for the second element of the depth
 //   add(sums, vector, operand)
+//   add_read<part>(sums, vector, x) the same as add(sums, vector, operand<part>(x)), without a
+//                             register for the operand; where kCanRead
+//   exp(x)                    of scores' differences to the largest, as exact as a weight can be
 //   store(p, a)               16 floats as operands, rounded to them
 //   store_weights(p, a, b, s) 32 likewise; returns s with the rounded ones added
 #pragma once
 
 #include "kernels/attention/kv_layout_kernel.h"
+#include "kernels/exp_lanes.h"
 #include "kernels/lanes.h"
 #include "tensor/dtype.h"
 
@@ -27,6 +31,7 @@ struct EachElement {
   using Operand = float;
   static constexpr size_t kDepth = kKvDepth<T>;
   static constexpr size_t kParts = 1;
+  static constexpr bool kCanRead = false;
 
   template <size_t kPart>
   [[gnu::always_inline]] static Lanes vector(const T* p) {
@@ -47,6 +52,7 @@ struct EachElement {
   [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes vector, Lanes operand) {
     return Lanes::fma(vector, operand, sums);
   }
+  [[gnu::always_inline]] static Lanes exp(Lanes x) { return exp_of_moderate(x); }
   [[gnu::always_inline]] static void store(float* p, Lanes a) { Lanes::store(p, a); }
   [[gnu::always_inline]] static Lanes store_weights(float* p, Lanes a, Lanes b, Lanes sums) {
     Lanes::store(p, a);
@@ -62,6 +68,7 @@ struct EachOfPair {
   using Operand = float;  // rounded to bfloat16
   static constexpr size_t kDepth = kKvDepth<BFloat16>;
   static constexpr size_t kParts = 2;
+  static constexpr bool kCanRead = false;
 
   template <size_t kPart>
   [[gnu::always_inline]] static Lanes vector(const BFloat16* p) {
@@ -85,6 +92,7 @@ struct EachOfPair {
   [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes vector, Lanes operand) {
     return Lanes::fma(vector, operand, sums);
   }
+  [[gnu::always_inline]] static Lanes exp(Lanes x) { return coarse_exp_of_moderate(x); }
   [[gnu::always_inline]] static void store(float* p, Lanes a) {
     Lanes::store(p, Lanes::round_to_bfloat16(a));
   }

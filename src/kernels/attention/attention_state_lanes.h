@@ -84,8 +84,8 @@ float soften(const float* scores, size_t count, float largest, typename Product:
   const Lanes shift = Lanes::broadcast(largest);
   Lanes sums = Lanes::zero();
   for (size_t i = 0; i < count; i += 2 * kLanes) {
-    const Lanes first = exp_of_moderate(Lanes::sub(Lanes::load(scores + i), shift));
-    const Lanes second = exp_of_moderate(Lanes::sub(Lanes::load(scores + i + kLanes), shift));
+    const Lanes first = Product::exp(Lanes::sub(Lanes::load(scores + i), shift));
+    const Lanes second = Product::exp(Lanes::sub(Lanes::load(scores + i + kLanes), shift));
     sums = Product::store_weights(weights + i, first, second, sums);
   }
   return Lanes::sum(sums);

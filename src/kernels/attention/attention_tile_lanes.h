@@ -14,6 +14,39 @@
 namespace millrace {
 namespace {
 
+// Adds the products of kVectors vectors with the operands of kRows rows, `stride` apart.
+template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kVectors, class Vector>
+[[gnu::always_inline]] inline void add_products(
+    const Vector (&vectors)[kVectors],
+    const typename Product::Operand* operands,
+    size_t stride,
+    Lanes (&sums)[kRows][kVectors]
+) {
+  // An operand has a register, unless it serves one product or the sums leave none.
+  constexpr size_t kRegisters = 32;
+  constexpr bool kReads =
+      Product::kCanRead && (kVectors == 1 || (kRows + 1) * kVectors >= kRegisters);
+  if constexpr (kReads) {
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kVectors; ++i) {
+#pragma GCC unroll 8
+      for (size_t row = 0; row < kRows; ++row) {
+        sums[row][i] =
+            Product::template add_read<kPart>(sums[row][i], vectors[i], operands + row * stride);
+      }
+    }
+  } else {
+#pragma GCC unroll 8
+    for (size_t row = 0; row < kRows; ++row) {
+      const auto operand = Product::template operand<kPart>(operands + row * stride);
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kVectors; ++i) {
+        sums[row][i] = Product::add(sums[row][i], vectors[i], operand);
+      }
+    }
+  }
+}
+
 template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kChunks>
 [[gnu::always_inline]] inline void add_scores(
     const typename Product::Element* const* keys,
@@ -27,14 +60,7 @@ template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kChunks
   for (size_t i = 0; i < kChunks; ++i) {
     vectors[i] = Product::template vector<kPart>(keys[i] + offset);
   }
-#pragma GCC unroll 8
-  for (size_t row = 0; row < kRows; ++row) {
-    const auto operand = Product::template operand<kPart>(queries + row * head_dim);
-#pragma GCC unroll 8
-    for (size_t i = 0; i < kChunks; ++i) {
-      sums[row][i] = Product::add(sums[row][i], vectors[i], operand);
-    }
-  }
+  add_products<Lanes, Product, kPart>(vectors, queries, head_dim, sums);
 }
 
 // Scores of kRows rows against kChunks * 16 positions; `scores`: [kRows][kSplitPositions]. As many
@@ -97,14 +123,7 @@ template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kDims, 
     vectors[i] = kPartial ? Product::template vector_first<kPart>(source, rest)
                           : Product::template vector<kPart>(source);
   }
-#pragma GCC unroll 8
-  for (size_t row = 0; row < kRows; ++row) {
-    const auto operand = Product::template operand<kPart>(weights + row * kSplitPositions);
-#pragma GCC unroll 8
-    for (size_t i = 0; i < kDims; ++i) {
-      sums[row][i] = Product::add(sums[row][i], vectors[i], operand);
-    }
-  }
+  add_products<Lanes, Product, kPart>(vectors, weights, kSplitPositions, sums);
 }
 
 // One step where some rows see nothing any more, or not the second position of a pair: what they do

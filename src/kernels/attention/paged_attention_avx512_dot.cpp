@@ -5,12 +5,26 @@
 namespace millrace {
 namespace {
 
-// 32 registers: 6 x 4 sums, four keys or values and a query take 29, 8 x 2 sums 19. A dot product
-// takes six cycles, and at most two start in each: up to two rows take eight chunks. What a token's
-// heads read at once is read once: up to eight share a KV head in most models.
+// A dot product takes six cycles, and one or two start in each, by the processor: so many sums must
+// be in the making. What a token's heads read at once is read once: up to eight share a KV head in
+// most models. More rows than that are of several tokens; what their first six read is then in the
+// cache. 32 registers: 6 x 4 sums, four keys or values and a query take 29.
 struct TileShape {
   static constexpr size_t kRowsMax = 8;
   static constexpr size_t rows_for(size_t num_rows) { return num_rows <= 8 ? 8 : 6; }
+};
+
+// One starts: chunk after chunk, and values in one pass, are read in the order of memory
+// (docs/decisions/0025). 7 x 4 sums and four values take 32 registers; of 8 x 4 a few wait in memory.
+struct OneLineShape : TileShape {
+  static constexpr size_t chunks_for(size_t num_rows) {
+    return num_rows <= 2 ? 8 : num_rows <= 6 ? 4 : 1;
+  }
+  static constexpr size_t dims_for(size_t) { return 4; }
+};
+
+// Two start: 8 x 2 sums, two keys or values and a query take 19.
+struct TwoLineShape : TileShape {
   static constexpr size_t chunks_for(size_t num_rows) {
     return num_rows <= 2 ? 8 : dims_for(num_rows);
   }
@@ -22,7 +36,12 @@ struct TileShape {
 void attend_avx512_dot(
     const AttentionTile& tile, size_t split_begin, size_t split_end, float* results
 ) {
-  attend_lanes<Avx512Lanes, PairDots, TileShape>(tile, split_begin, split_end, results);
+  // Zen 5, which starts two, is the one that wants hints into the first cache.
+  if (tile.is_hinted_soon) {
+    attend_lanes<Avx512Lanes, PairDots, TwoLineShape>(tile, split_begin, split_end, results);
+  } else {
+    attend_lanes<Avx512Lanes, PairDots, OneLineShape>(tile, split_begin, split_end, results);
+  }
 }
 
 }  // namespace millrace

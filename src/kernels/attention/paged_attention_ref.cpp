@@ -24,6 +24,16 @@ float operand<BFloat16>(float x) {
   return to_float(to_bfloat16(x));
 }
 
+// The weight of a score that is less than the row's largest by -difference.
+template <class Kv>
+float weight(float difference) {
+  return exp_reference(difference);
+}
+template <>
+float weight<BFloat16>(float difference) {
+  return operand<BFloat16>(coarse_exp_reference(difference));
+}
+
 // One row of a tile in one split.
 template <class Kv>
 struct RowOfSplit {
@@ -132,7 +142,7 @@ RowSums attend_row(const RowOfSplit<Kv>& row, float* outputs) {
     maximum = std::max(maximum, weights[i]);
   }
   for (size_t i = 0; i < row.count; ++i) {
-    weights[i] = operand<Kv>(exp_reference(weights[i] - maximum));
+    weights[i] = weight<Kv>(weights[i] - maximum);
   }
   for (size_t d = 0; d < row.tile.head_dim; ++d) {
     outputs[d] = Order::sum(row.count, kStepPositions, [&](size_t i, float sum) {

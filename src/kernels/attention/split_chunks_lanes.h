@@ -30,16 +30,19 @@ void find_chunks(const AttentionTile& tile, size_t split, SplitChunks<Product>& 
   chunks.position = split * kSplitPositions;
   const size_t left = tile.first_position + tile.num_tokens - chunks.position;
   chunks.num_positions = left < kSplitPositions ? left : kSplitPositions;
+  size_t block = chunks.position / tile.block_size;
+  size_t offset = chunks.position % tile.block_size;
   for (size_t i = 0; i < kChunksPerSplit; ++i) {
-    // Chunks past the last one are read in tiles of several, and their scores dropped.
-    const bool exists = i * kLanes < chunks.num_positions;
-    const size_t position =
-        chunks.position + (exists ? i * kLanes : (chunks.num_positions - 1) / kLanes * kLanes);
-    const size_t begin =
-        static_cast<size_t>(tile.blocks[position / tile.block_size]) * tile.block_stride;
-    const size_t offset = position % tile.block_size;
+    const size_t begin = static_cast<size_t>(tile.blocks[block]) * tile.block_stride;
     chunks.keys[i] = static_cast<const Element*>(tile.keys) + begin + offset * Product::kDepth;
     chunks.values[i] = static_cast<const Element*>(tile.values) + begin + offset * tile.head_dim;
+    // Chunks past the last one, read in tiles of several whose scores are dropped, are that.
+    if ((i + 1) * kLanes >= chunks.num_positions) continue;
+    offset += kLanes;
+    if (offset == tile.block_size) {
+      offset = 0;
+      ++block;
+    }
   }
 }
 
