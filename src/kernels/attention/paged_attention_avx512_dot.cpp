@@ -15,7 +15,8 @@ struct TileShape {
 };
 
 // One starts: chunk after chunk, and values in one pass, are read in the order of memory
-// (docs/decisions/0025). 7 x 4 sums and four values take 32 registers; of 8 x 4 a few wait in memory.
+// (docs/decisions/0025). 7 x 4 sums and four values take 32 registers; of 8 x 4 a few
+// are in memory.
 struct OneLineShape : TileShape {
   static constexpr size_t chunks_for(size_t num_rows) {
     return num_rows <= 2 ? 8 : num_rows <= 6 ? 4 : 1;

@@ -24,7 +24,7 @@ float operand<BFloat16>(float x) {
   return to_float(to_bfloat16(x));
 }
 
-// The weight of a score that is less than the row's largest by -difference.
+// Of a score, by its difference to the largest of its row.
 template <class Kv>
 float weight(float difference) {
   return exp_reference(difference);
