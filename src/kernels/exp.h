@@ -1,4 +1,5 @@
-// The exponential function, one for every instruction set: softmax and silu are made of it.
+// The exponential function, one for every instruction set: softmax and silu are made of it. Weights
+// of attention that are kept in bfloat16 have a coarse one (docs/decisions/0025).
 //
 // exp(x) = 2^n * exp(r) with n = round(x / ln 2), |r| <= ln(2) / 2 and a polynomial of degree 6 for
 // exp(r); its coefficients minimize the relative error (3.1e-9, a twentieth of half an ulp). The

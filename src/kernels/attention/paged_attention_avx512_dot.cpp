@@ -15,9 +15,8 @@ struct TileShape {
 };
 
 // One starts: chunk after chunk, and values in one pass, are read in the order of memory
-// (docs/decisions/0025). 7 x 4 sums and four values take 32 registers; of 8 x 4 a few
-// are in memory.
-struct OneLineShape : TileShape {
+// (docs/decisions/0025). 7 x 4 sums and four values take 32 registers; a few of 8 x 4 have none.
+struct SingleIssueShape : TileShape {
   static constexpr size_t chunks_for(size_t num_rows) {
     return num_rows <= 2 ? 8 : num_rows <= 6 ? 4 : 1;
   }
@@ -25,7 +24,7 @@ struct OneLineShape : TileShape {
 };
 
 // Two start: 8 x 2 sums, two keys or values and a query take 19.
-struct TwoLineShape : TileShape {
+struct DualIssueShape : TileShape {
   static constexpr size_t chunks_for(size_t num_rows) {
     return num_rows <= 2 ? 8 : dims_for(num_rows);
   }
@@ -37,11 +36,11 @@ struct TwoLineShape : TileShape {
 void attend_avx512_dot(
     const AttentionTile& tile, size_t split_begin, size_t split_end, float* results
 ) {
-  // Zen 5, which starts two, is the one that wants hints into the first cache.
+  // Zen 5 starts two, and it alone wants hints into the first cache (best_hint_bytes()).
   if (tile.is_hinted_soon) {
-    attend_lanes<Avx512Lanes, PairDots, TwoLineShape>(tile, split_begin, split_end, results);
+    attend_lanes<Avx512Lanes, PairDots, DualIssueShape>(tile, split_begin, split_end, results);
   } else {
-    attend_lanes<Avx512Lanes, PairDots, OneLineShape>(tile, split_begin, split_end, results);
+    attend_lanes<Avx512Lanes, PairDots, SingleIssueShape>(tile, split_begin, split_end, results);
   }
 }
 

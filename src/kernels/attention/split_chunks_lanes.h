@@ -36,7 +36,7 @@ void find_chunks(const AttentionTile& tile, size_t split, SplitChunks<Product>& 
     const size_t begin = static_cast<size_t>(tile.blocks[block]) * tile.block_stride;
     chunks.keys[i] = static_cast<const Element*>(tile.keys) + begin + offset * Product::kDepth;
     chunks.values[i] = static_cast<const Element*>(tile.values) + begin + offset * tile.head_dim;
-    // Chunks past the last one, read in tiles of several whose scores are dropped, are that.
+    // Those past the last chunk repeat it: tiles of several read them, and drop their scores.
     if ((i + 1) * kLanes >= chunks.num_positions) continue;
     offset += kLanes;
     if (offset == tile.block_size) {
