@@ -209,6 +209,7 @@ Result<void> quantize(const QuantizeFlags& flags) {
   if (!checkpoint) return checkpoint.error();
   const Result<ModelConfig> config = parse_model_config(checkpoint->config);
   if (!config) return config.error();
+  if (const Result<void> done = check_quantizable(*config); !done) return done.error();
   if (config->stored_quantization) {
     return invalid_argument(
         fmt::format("'{}' is quantized already: take the original", checkpoint->path), "MODEL"

@@ -1,6 +1,7 @@
 #include "kernels/linear.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -43,6 +44,10 @@ void check_forms(const Executor& executor, const LinearArgs& args) {
       args.out_form == RowsForm::kFloats || args.epilogue == LinearEpilogue::kSiluMul,
       "what is added or stored is floats"
   );
+  CHECK(
+      !args.groups || (args.x_form == RowsForm::kFloats && args.out_form == RowsForm::kFloats),
+      "groups of rows are floats"
+  );
 }
 
 void check_shapes(const LinearArgs& args, size_t num_threads) {
@@ -53,24 +58,26 @@ void check_shapes(const LinearArgs& args, size_t num_threads) {
       args.bias.empty() || args.bias.size() == weights.num_panels() * PackedMatrix::kPanelRows,
       "a bias covers every packed row"
   );
+  const size_t num_scratch_rows = args.x.num_rows * (args.groups ? kGroupedRowsFactor : 1);
   CHECK(
       args.scratch.size() >=
-          linear_scratch_bytes(weights.dtype(), num_threads, args.x.num_rows, args.x.num_columns),
+          linear_scratch_bytes(weights.dtype(), num_threads, num_scratch_rows, args.x.num_columns),
       "scratch for the inputs"
   );
-  if (args.epilogue == LinearEpilogue::kSiluMul) {
-    CHECK(
-        weights.num_rows() == 2 * round_up(args.out.num_columns, PackedMatrix::kPanelRows),
-        "gate and up panels alternate"
-    );
-  } else {
-    CHECK(args.out.num_columns == weights.num_rows(), "out has the weights' outputs");
-  }
+  check_outputs(
+      {.out = args.out, .epilogue = args.epilogue, .groups = args.groups},
+      weights.num_rows(),
+      weights.panels()
+  );
 }
 
 // Floats in rows; also as many as bfloat16 takes in tiles.
 size_t bytes_of_inputs(size_t num_tokens, size_t num_inputs) {
   return num_tokens * round_up(num_inputs, kInputsPerScratchRow) * sizeof(float);
+}
+size_t bytes_of_inputs(const LinearArgs& args) {
+  const size_t factor = args.groups ? kGroupedRowsFactor : 1;
+  return bytes_of_inputs(factor * args.x.num_rows, args.x.num_columns);
 }
 // Where one thread unpacks panels, or keeps sums.
 size_t thread_scratch_bytes(size_t num_tokens, size_t num_inputs) {
@@ -79,44 +86,54 @@ size_t thread_scratch_bytes(size_t num_tokens, size_t num_inputs) {
   return std::max(unpacked, amx_scratch_bytes(num_tokens));
 }
 
-// Puts x into the scratch as the kernel for `executor.isa` reads it.
+// Puts a group's rows into the scratch as the kernel for `executor.isa` reads them.
 struct EncodedInputs {
   const void* data;
   size_t stride;
 };
-EncodedInputs encode_inputs(const Executor& executor, const LinearArgs& args) {
-  const size_t tile_size = std::min(args.x.num_rows, kInputTileRows) * kInputTileColumns;
-  if (args.x_form == RowsForm::kTiles) return {args.x.data, tile_size};
-  if (args.weights.dtype() != DType::kBFloat16) return {args.x.data, args.x.stride};
-  const size_t stride = round_up(args.x.num_columns, kInputsPerScratchRow);
+EncodedInputs encode_inputs(
+    const Executor& executor, const LinearArgs& args, const RowGroup& group
+) {
+  const ConstRows x = args.x.range(group.row_begin, group.num_rows);
+  const size_t tile_size = std::min(x.num_rows, kInputTileRows) * kInputTileColumns;
+  if (args.x_form == RowsForm::kTiles) return {x.data, tile_size};
+  if (args.weights.dtype() != DType::kBFloat16) return {x.data, x.stride};
+  const size_t stride = round_up(x.num_columns, kInputsPerScratchRow);
+  std::byte* const place =
+      &args.scratch[bytes_of_inputs(kGroupedRowsFactor * group.row_begin, x.num_columns)];
   if (executor.isa == Isa::kAmx) {
-    auto* tiles = reinterpret_cast<BFloat16*>(args.scratch.data());
-    to_bfloat16_tiles(executor, args.x, tiles);
+    auto* tiles = reinterpret_cast<BFloat16*>(place);
+    to_bfloat16_tiles(executor, x, tiles);
     return {tiles, tile_size};
   }
   if (executor.isa >= Isa::kAvx512Dot) {
-    auto* rows = reinterpret_cast<BFloat16*>(args.scratch.data());
-    to_bfloat16_rows(executor, args.x, {rows, args.x.num_rows, args.x.num_columns, stride});
+    auto* rows = reinterpret_cast<BFloat16*>(place);
+    to_bfloat16_rows(executor, x, {rows, x.num_rows, x.num_columns, stride});
     return {rows, stride};
   }
-  auto* rows = reinterpret_cast<float*>(args.scratch.data());
-  round_to_bfloat16_rows(executor, args.x, {rows, args.x.num_rows, args.x.num_columns, stride});
+  auto* rows = reinterpret_cast<float*>(place);
+  round_to_bfloat16_rows(executor, x, {rows, x.num_rows, x.num_columns, stride});
   return {rows, stride};
 }
 
-LinearTask make_task(const Executor& executor, const LinearArgs& args, const EncodedInputs& x) {
+LinearTask make_task(
+    const Executor& executor, const LinearArgs& args, const RowGroup& group, size_t first_panel
+) {
+  const EncodedInputs x = encode_inputs(executor, args, group);
+  const PackedMatrix& weights = args.weights;
+  const auto* panels = static_cast<const std::byte*>(weights.data());
   return {
       .x = x.data,
       .x_stride = x.stride,
-      .num_tokens = args.x.num_rows,
+      .num_tokens = group.num_rows,
       .num_inputs = args.x.num_columns,
-      .weights = args.weights.data(),
-      .panel_size = args.weights.panel_size(),
+      .weights = panels + first_panel * weights.panels().panel_bytes,
+      .panel_size = weights.panel_size(),
       .first_panel = 0,
-      .exceptions = args.weights.exceptions().empty() ? nullptr : args.weights.exceptions().data(),
+      .exceptions = weights.exceptions().empty() ? nullptr : &weights.exceptions()[first_panel],
       .scratch = nullptr,
-      .bias = args.bias.empty() ? nullptr : args.bias.data(),
-      .out = args.out.data,
+      .bias = args.bias.empty() ? nullptr : &args.bias[first_panel * PackedMatrix::kPanelRows],
+      .out = args.out.row(group.row_begin),
       .out_stride = args.out.stride,
       .num_outputs = args.out.num_columns,
       .epilogue = args.epilogue,
@@ -158,23 +175,33 @@ void linear(const Executor& executor, const LinearArgs& args) {
   check_forms(executor, args);
   if (args.x.num_rows == 0) return;
   const bool is_packed = args.weights.dtype() == DType::kBFloat16;
-  const LinearTask task = make_task(executor, args, encode_inputs(executor, args));
+  const size_t num_input_bytes = bytes_of_inputs(args);
   const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
-  const PanelWork work = {
-      .panels = args.weights.panels(),
-      .num_tokens = args.x.num_rows,
-      .next = args.next,
-  };
-  for_panels(executor, work, [&](size_t thread, size_t panel_begin, size_t panel_end) {
-    const std::optional<DenormalsAreZero> scope =
-        is_packed ? std::optional<DenormalsAreZero>(std::in_place) : std::nullopt;
-    LinearTask own = task;
-    if (is_packed) {
-      const size_t begin = bytes_of_inputs(args.x.num_rows, args.x.num_columns) +
-                           thread * thread_scratch_bytes(args.x.num_rows, args.x.num_columns);
-      own.scratch = &args.scratch[begin];
+  const RowGroup all_rows = {.num_rows = args.x.num_rows};
+  const RowGroups groups =
+      args.groups.value_or(RowGroups{{&all_rows, 1}, args.weights.num_panels()});
+  for_groups_at_once(groups, [&](std::span<const RowGroup> some) {
+    std::array<LinearTask, kGroupsAtOnce> tasks;
+    for (size_t i = 0; i < some.size(); ++i) {
+      tasks[i] = make_task(executor, args, some[i], some[i].part * groups.part_panels);
     }
-    function(own, panel_begin, panel_end);
+    const PanelWork work = {
+        .num_groups = some.size(),
+        .num_panels = groups.part_panels,
+        .panel_bytes = args.weights.panels().panel_bytes,
+        .num_tokens = num_rows_of(some),
+        .next = args.next,
+    };
+    for_panels(executor, work, [&](size_t thread, size_t group, size_t begin, size_t end) {
+      const std::optional<DenormalsAreZero> scope =
+          is_packed ? std::optional<DenormalsAreZero>(std::in_place) : std::nullopt;
+      LinearTask own = tasks[group];
+      if (is_packed) {
+        const size_t thread_bytes = thread_scratch_bytes(args.x.num_rows, args.x.num_columns);
+        own.scratch = &args.scratch[num_input_bytes + thread * thread_bytes];
+      }
+      function(own, begin, end);
+    });
   });
 }
 

@@ -11,11 +11,13 @@
 //                      does
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "kernels/executor.h"
 #include "kernels/linear_kernel.h"  // LinearEpilogue
 #include "kernels/packed_matrix.h"
+#include "kernels/row_groups.h"
 #include "kernels/rows.h"
 
 namespace millrace {
@@ -39,13 +41,17 @@ struct LinearArgs {
   const PackedMatrix& weights;  // [num_outputs, num_inputs]
   std::span<const float> bias;  // [num_panels * 16] in the order of the packed rows; empty: none
   // kStore, kAddToOut: [num_tokens, weights.num_rows()]. kSiluMul: [num_tokens, n] where the matrix
-  // has 2 * round_up(n, 16) rows. Must not overlap x.
+  // has 2 * round_up(n, 16) rows. Must not overlap x. With `groups` these are the rows that a group
+  // has panels for.
   Rows out;
   LinearEpilogue epilogue = LinearEpilogue::kStore;
   RowsForm x_form = RowsForm::kFloats;
   RowsForm out_form = RowsForm::kFloats;
   std::span<std::byte> scratch = {};  // linear_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // of the matrix after this one: changes no result
+  // Which rows are multiplied by which panels, if not all by all: x and out are floats then, and
+  // the scratch is that of kGroupedRowsFactor times as many tokens.
+  std::optional<RowGroups> groups = {};
 };
 
 // Where x stands as the weights' kernel reads it, and where each thread unpacks some panels or

@@ -14,12 +14,15 @@ namespace millrace {
 inline constexpr size_t kPanelsTogether = 2;
 
 struct PanelWork {
-  PanelData panels;
-  size_t num_tokens = 0;
-  PanelData next;  // what is multiplied after it: threads that wait ask memory for it
+  size_t num_groups = 1;  // of rows, each with panels of its own
+  size_t num_panels = 0;  // of each group
+  size_t panel_bytes = 0;
+  size_t num_tokens = 0;  // of all groups
+  PanelData next;         // what is multiplied after it: threads that wait ask memory for it
 };
 
-// function(thread, panel_begin, panel_end), of even panel_begin, over pieces of all panels.
+// function(thread, group, panel_begin, panel_end), of even panel_begin, over pieces of all panels
+// of all groups; panels are counted from the group's first one on.
 template <class F>
 void for_panels(const Executor& executor, const PanelWork& work, const F& function) {
   // Some microseconds of work: each piece begins without weights that are unpacked or asked for.
@@ -28,20 +31,27 @@ void for_panels(const Executor& executor, const PanelWork& work, const F& functi
   constexpr size_t kTileTokens = 16;
   constexpr size_t kPieceBytes = size_t{128} << 10;
   constexpr size_t kPieceBytesOfTiles = size_t{2} << 20;
-  const size_t num_tiles = div_ceil(work.num_tokens, kTileTokens);
+  const size_t num_tiles = div_ceil(work.num_tokens, work.num_groups * kTileTokens);
   const size_t piece_bytes = num_tiles == 1 ? kPieceBytes : kPieceBytesOfTiles / num_tiles;
-  const size_t piece_min = piece_bytes / (kPanelsTogether * work.panels.panel_bytes);
+  const size_t piece_min = piece_bytes / (kPanelsTogether * work.panel_bytes);
+  const size_t num_units = div_ceil(work.num_panels, kPanelsTogether);  // of a group
   executor.pool.read_soon(
       {.data = work.next.data,
        .num_units = div_ceil(work.next.num_panels, kPanelsTogether),
        .unit_bytes = kPanelsTogether * work.next.panel_bytes}
   );
   executor.pool.parallel_pieces(
-      div_ceil(work.panels.num_panels, kPanelsTogether),
+      work.num_groups * num_units,
       std::max<size_t>(piece_min, 1),
       [&](size_t thread, size_t begin, size_t end) {
-        const size_t panel_end = std::min(end * kPanelsTogether, work.panels.num_panels);
-        function(thread, begin * kPanelsTogether, panel_end);
+        while (begin < end) {
+          const size_t group = begin / num_units;
+          const size_t first = begin % num_units;
+          const size_t count = std::min(end - begin, num_units - first);
+          const size_t panel_end = std::min((first + count) * kPanelsTogether, work.num_panels);
+          function(thread, group, first * kPanelsTogether, panel_end);
+          begin += count;
+        }
       }
   );
 }

@@ -15,6 +15,9 @@ struct RowsOf {
 
   T* row(size_t index) const { return data + index * stride; }
   RowsOf first(size_t count) const { return {data, count, num_columns, stride}; }
+  RowsOf range(size_t begin, size_t count) const {
+    return {row(begin), count, num_columns, stride};
+  }
   RowsOf columns(size_t begin, size_t count) const {
     return {data + begin, num_rows, count, stride};
   }

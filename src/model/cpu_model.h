@@ -72,6 +72,7 @@ class CpuModel : public ModelRunner {
   const CpuModelOptions& options() const { return options_; }
   size_t num_weight_bytes() const { return weights_.num_bytes(); }
   size_t num_step_weight_bytes() const { return weights_.num_step_bytes(); }
+  size_t num_expert_weight_bytes() const { return weights_.num_expert_bytes(); }
   size_t num_kv_bytes() const { return kv_cache_.num_bytes(); }
   size_t num_saved_hidden_bytes() const { return saved_hidden_.num_bytes(); }
 

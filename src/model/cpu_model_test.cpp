@@ -12,6 +12,8 @@
 #include <numeric>
 #include <set>
 
+#include "base/math.h"
+#include "model/memory_plan.h"
 #include "model/model_goldens.h"
 #include "model/model_test_data.h"
 
@@ -296,6 +298,13 @@ TEST(CpuModelGoldens, NoticeAWrongConfiguration) {
   EXPECT_GT(error_with("llama-mha", [](ModelConfig& c) { c.tie_word_embeddings = true; }), 1e-3);
   EXPECT_GT(error_with("llama-biases", [](ModelConfig& c) { c.mlp_bias = false; }), 1e-3);
   EXPECT_GT(error_with("llama-biases", [](ModelConfig& c) { c.attention_out_bias = false; }), 1e-3);
+  const auto flip_normalizing = [](ModelConfig& c) { c.moe->normalize_topk ^= true; };
+  EXPECT_GT(error_with("qwen3-moe", flip_normalizing), 1e-3);
+  EXPECT_GT(error_with("qwen2-moe", flip_normalizing), 1e-3);
+  EXPECT_GT(error_with("qwen3-moe", [](ModelConfig& c) { --c.moe->num_experts_per_token; }), 1e-3);
+  EXPECT_GT(error_with("qwen3-moe", [](ModelConfig& c) { c.moe->dense_layers.clear(); }), 1e-3);
+  const auto drop_shared = [](ModelConfig& c) { c.moe->shared_expert_intermediate_size = 0; };
+  EXPECT_GT(error_with("qwen2-moe", drop_shared), 1e-3);
 }
 
 Error load_error(const ModelConfig& config, const WeightSource& source, CpuModelOptions options) {
@@ -361,13 +370,10 @@ TEST(CpuModel, NamesTheTensorWhoseBitsAreNoWeights) {
   }
 }
 
-TEST(CpuModel, RefusesExpertsAndOptionsThatCannotBe) {
+TEST(CpuModel, RefusesOptionsThatCannotBe) {
   const Golden golden = golden_named("qwen3");
   const TinyWeights weights(golden.config, 1);
   const CpuModelOptions good = options_for(DType::kFloat32, DType::kFloat32);
-  ModelConfig experts = golden.config;
-  experts.family = ModelFamily::kQwen3Moe;
-  EXPECT_EQ(load_error(experts, weights, good), unsupported("qwen3_moe models cannot be run yet"));
   CpuModelOptions bad = good;
   bad.block_size = 24;
   EXPECT_THAT(
@@ -415,6 +421,43 @@ TEST(CpuModel, ReportsProgressAndWhatItAllocates) {
   // of 256 positions; in whole cache lines.
   EXPECT_EQ(bytes.attention_scratch, 2U * (24 * 32 + (24 + 3 * 4) * (2 + 32) + 8) * 4);
   EXPECT_GT(bytes.total(), bytes.qkv + bytes.activation);
+}
+
+TEST(CpuModel, KeepsExpertsInAsManyBytesAsPlanned) {
+  ThreadPool pool(2);
+  for (const std::string_view name : {"qwen3-moe", "qwen2-moe"}) {
+    const Golden golden = golden_named(name);
+    for (const WeightFormat& format : kFormats) {
+      const CpuModelOptions options = options_for(format);
+      const auto model = load_tiny(golden, options, pool, DType::kFloat32);
+      MemoryPlanOptions plan_options;
+      plan_options.weight_dtype = format.dtype;
+      plan_options.quantization = format.quantization;
+      plan_options.max_num_batched_tokens = options.max_num_batched_tokens;
+      plan_options.max_num_seqs = options.max_num_logits;
+      plan_options.max_model_len = options.max_model_len;
+      plan_options.num_threads = 2;
+      const MemoryPlan plan = *plan_memory(golden.config, plan_options);
+      const int64_t qkv_rows = golden.config.q_size() + 2 * golden.config.kv_size();
+      const int64_t bias_bytes =
+          golden.config.attention_bias
+              ? golden.config.num_layers * round_up(qkv_rows, int64_t{16}) * 4
+              : 0;
+      EXPECT_EQ(
+          static_cast<int64_t>(model->num_weight_bytes()),
+          plan.weights.total() - plan.weights.norms - bias_bytes
+      ) << name;
+      const WorkspaceBytes bytes = CpuModel::workspace_bytes(golden.config, options, 2);
+      EXPECT_EQ(
+          static_cast<int64_t>(bytes.total()), plan.activations.total() - plan.activations.rope
+      ) << name;
+      EXPECT_GT(model->num_expert_weight_bytes(), 0U);
+      EXPECT_LT(
+          model->num_expert_weight_bytes() + model->num_step_weight_bytes(),
+          model->num_weight_bytes() + 1
+      );
+    }
+  }
 }
 
 class CpuModelDeathTest : public testing::Test {

@@ -7,6 +7,7 @@
 #include "kernels/attention/paged_attention.h"
 #include "kernels/attention/write_kv.h"
 #include "kernels/embed.h"
+#include "kernels/experts/expert_routes.h"
 #include "kernels/rms_norm.h"
 #include "model/input_rounding.h"
 
@@ -121,14 +122,25 @@ void Decoder::mlp_block(size_t index, size_t num_rows) {
   const LayerWeights& weights = parts_.weights.layers[index];
   const Rows hidden = parts_.workspace.hidden.rows(num_rows);
   const Rows normed = parts_.workspace.normed.rows(num_rows);
-  const Rows activation = parts_.workspace.activation.rows(num_rows);
+  rms_norm(executor_, {.x = hidden, .weight = weights.mlp_norm, .eps = norm_eps(), .out = normed});
+  if (weights.experts) {
+    experts_block(index, num_rows);
+  } else {
+    feed_forward(index, hidden, residual_epilogue());
+  }
+  sum_over_ranks(hidden);
+}
+
+void Decoder::feed_forward(size_t index, Rows out, LinearEpilogue epilogue) {
+  const LayerWeights& weights = parts_.weights.layers[index];
+  const Rows normed = parts_.workspace.normed.rows(out.num_rows);
+  const Rows activation =
+      parts_.workspace.activation.rows(out.num_rows, weights.down.num_columns());
 
   // Whoever observes the inputs of `down` wants floats.
   const RowsForm form = observer_ == nullptr
                             ? form_between(executor_.isa, weights.gate_up, weights.down, activation)
                             : RowsForm::kFloats;
-
-  rms_norm(executor_, {.x = hidden, .weight = weights.mlp_norm, .eps = norm_eps(), .out = normed});
   product(
       {MatrixKind::kGateUp, index},
       {.x = normed,
@@ -143,11 +155,51 @@ void Decoder::mlp_block(size_t index, size_t num_rows) {
       {.x = activation,
        .weights = weights.down,
        .bias = weights.down_bias,
-       .out = hidden,
-       .epilogue = residual_epilogue(),
+       .out = out,
+       .epilogue = epilogue,
        .x_form = form}
   );
-  sum_over_ranks(hidden);
+}
+
+void Decoder::experts_block(size_t index, size_t num_rows) {
+  const LayerWeights& weights = parts_.weights.layers[index];
+  const ExpertWeights& experts = *weights.experts;
+  Workspace& space = parts_.workspace;
+  const auto num_experts = static_cast<size_t>(parts_.config.moe->num_experts);
+  const Rows hidden = space.hidden.rows(num_rows);
+  const Rows normed = space.normed.rows(num_rows);
+  const Rows router = space.router.rows(num_rows);
+  multiply(
+      executor_,
+      {.x = normed,
+       .weights = experts.router,
+       .bias = {},
+       .out = router,
+       .scratch = space.linear_scratch.bytes()}
+  );
+  if (router.num_columns > num_experts) {
+    const Rows shared = space.expert_rows.rows(num_rows);
+    feed_forward(index, shared, LinearEpilogue::kStore);
+    add_gated(executor_, router.columns(num_experts, 1), shared, hidden);
+  }
+
+  ExpertRoutes& routes = space.routes;
+  routes.choose(executor_, router.columns(0, num_experts));
+  const Rows rows = space.expert_rows.rows(routes.num_rows());
+  const Rows activation = space.activation.rows(routes.num_rows(), experts.down.num_columns());
+  routes.gather(executor_, normed, rows);
+  expert_product(
+      MatrixKind::kGateUp,
+      {.x = rows,
+       .weights = experts.gate_up,
+       .bias = {},
+       .out = activation,
+       .epilogue = LinearEpilogue::kSiluMul}
+  );
+  expert_product(
+      MatrixKind::kDown, {.x = activation, .weights = experts.down, .bias = {}, .out = rows}
+  );
+  routes.add_to(executor_, rows, hidden);
 }
 
 ConstRows Decoder::logits(const ForwardBatch& batch, const OutputRows& outputs) {
@@ -194,8 +246,10 @@ const WeightMatrix& Decoder::matrix_after(const MatrixPlace& place) const {
   switch (place.kind) {
     case MatrixKind::kQkv:
       return layers[place.layer].attention_out;
-    case MatrixKind::kAttentionOut:
-      return layers[place.layer].gate_up;
+    case MatrixKind::kAttentionOut: {
+      const LayerWeights& layer = layers[place.layer];
+      return layer.experts ? layer.experts->router : layer.gate_up;
+    }
     case MatrixKind::kGateUp:
       return layers[place.layer].down;
     case MatrixKind::kDown: {
@@ -213,6 +267,16 @@ void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {
   if (parts_.quantization) args.rounding = input_rounding(*parts_.quantization, place.kind);
   args.scratch = parts_.workspace.linear_scratch.bytes();
   args.next = matrix_after(place).panels();
+  multiply(executor_, args);
+}
+
+void Decoder::expert_product(MatrixKind kind, MultiplyArgs args) {
+  const size_t num_parts = static_cast<size_t>(parts_.config.moe->num_experts);
+  if (parts_.quantization) args.rounding = input_rounding(*parts_.quantization, kind);
+  args.scratch = parts_.workspace.linear_scratch.bytes();
+  args.groups = RowGroups{
+      .groups = parts_.workspace.routes.groups(),
+      .part_panels = args.weights.panels().num_panels / num_parts};
   multiply(executor_, args);
 }
 

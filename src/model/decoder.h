@@ -1,7 +1,8 @@
-// A dense decoder-only transformer as the operators compute it: Llama, Qwen2 and Qwen3, which
-// differ in biases and in the norm of q and k alone. No state of its own; views of what CpuModel
-// owns. Of a model that several processes share (shard.h), each computes its part, and they add up
-// the residual stream after each half of a layer.
+// A decoder-only transformer as the operators compute it: Llama, Qwen2 and Qwen3, which differ in
+// biases and in the norm of q and k alone, and the last two with experts instead of one
+// feed-forward network. No state of its own; views of what CpuModel owns. Of a dense model that
+// several processes share (shard.h), each computes its part, and they add up the residual stream
+// after each half of a layer.
 #pragma once
 
 #include <optional>
@@ -23,7 +24,8 @@
 namespace millrace {
 
 // Sees what the matrices are given, before it is rounded as their formats want it.
-// With one, the last layer finishes all tokens of a batch, wanted or not.
+// With one, the last layer finishes all tokens of a batch, wanted or not. Routers and experts are
+// not seen.
 class InputObserver {
  public:
   virtual ~InputObserver() = default;
@@ -71,6 +73,10 @@ class Decoder {
   void attention_block(size_t index, const ForwardBatch& batch, const LayerRows& rows);
   // The second half, which is added to the first rows of `hidden`.
   void mlp_block(size_t index, size_t num_rows);
+  // The network of a layer without experts, or the expert that all tokens share: `out` is what the
+  // epilogue makes of it. In the workspace's `normed` stands what it is given.
+  void feed_forward(size_t index, Rows out, LinearEpilogue epilogue);
+  void experts_block(size_t index, size_t num_rows);
   // Moves the rows of `hidden` and of q that the last layer finishes to the front.
   void keep_rows(const OutputRows& outputs);
   ConstRows logits(const ForwardBatch& batch, const OutputRows& outputs);
@@ -85,6 +91,8 @@ class Decoder {
   const WeightMatrix& matrix_after(const MatrixPlace& place) const;
   // A product with one of the model's matrices, in the workspace's scratch.
   void product(const MatrixPlace& place, MultiplyArgs args);
+  // A product of the experts' rows with their parts of a matrix.
+  void expert_product(MatrixKind kind, MultiplyArgs args);
 
   float norm_eps() const { return static_cast<float>(parts_.config.rms_norm_eps); }
 

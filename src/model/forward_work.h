@@ -26,14 +26,20 @@ struct ForwardWork {
 
 // How the model lies in memory.
 struct ModelBytes {
-  size_t step_weights = 0;  // of the matrices that each pass reads whole
-  size_t kv_per_token = 0;  // keys and values of all layers
+  size_t step_weights = 0;    // of the matrices that each pass reads whole
+  size_t expert_weights = 0;  // of the experts of all layers
+  size_t kv_per_token = 0;    // keys and values of all layers
 };
+
+// The weights that a pass of so many tokens reads. Which experts they choose is not known
+// beforehand: counted are as many as are expected where each token takes its own at random.
+[[nodiscard]] double weight_bytes_of_step(
+    const ModelConfig& config, const ModelBytes& bytes, double num_tokens
+);
 
 // Norms, biases, embedding rows and activations are left out: together below a percent.
 // `quantization`: of matrices that are multiplied as integers; each term of their inputs is a
 // product of its own. Of the last layer all tokens need k and v, the rest only output_rows().
-// REQUIRES: a dense model.
 ForwardWork forward_work(
     const ModelConfig& config,
     const ModelBytes& bytes,

@@ -67,6 +67,36 @@ TEST(ForwardWork, CountsCausalPairsOfAPrompt) {
       << "one row of logits, and one token that the last layer finishes";
 }
 
+ModelConfig config_with_experts() {
+  ModelConfig config = small_config();
+  config.moe = MoeConfig{
+      .num_experts = 8,
+      .num_experts_per_token = 2,
+      .expert_intermediate_size = 3,
+      .shared_expert_intermediate_size = 4,
+      .dense_layers = {0},
+  };
+  return config;
+}
+
+TEST(ForwardWork, CountsTheExpertsThatTokensPassThrough) {
+  const ForwardWork work = forward_work(config_with_experts(), kBytes, {}, batch_of(2, 99, 1));
+  // Two layers have a router 10 x 8, and matrices for two experts of 3 and a shared one of 4.
+  const double of_experts = 10 * 8 + 3 * 10 * (2 * 3 + 4);
+  EXPECT_EQ(work.matrix_operations, 2.0 * 2 * (3 * (400 + 200) + 210 + 2 * of_experts + 10 * 100));
+}
+
+TEST(ForwardWork, ExpectsAsManyExpertsAsRandomChoicesHit) {
+  ModelBytes bytes = kBytes;
+  bytes.expert_weights = 6400;
+  const ModelConfig config = config_with_experts();
+  EXPECT_EQ(weight_bytes_of_step(config, bytes, 1), 5000.0 + 6400.0 / 4) << "two of eight";
+  EXPECT_EQ(weight_bytes_of_step(config, bytes, 2), 5000.0 + 6400.0 * 7 / 16);
+  EXPECT_NEAR(weight_bytes_of_step(config, bytes, 1000), 11400.0, 1e-6);
+  EXPECT_EQ(weight_bytes_of_step(small_config(), kBytes, 5), 5000.0) << "a dense model";
+  EXPECT_EQ(forward_work(config, bytes, {}, batch_of(2, 9, 1)).weight_bytes, 5000.0 + 2800.0);
+}
+
 TEST(ForwardWork, OfChunksAddsUpToThatOfThePromptExceptForWhatEachPassReads) {
   ForwardBatch first = batch_of(1, 0, 3);
   first.logit_rows.clear();

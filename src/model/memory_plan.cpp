@@ -60,7 +60,8 @@ struct StoredTensor {
   bool is_bias = false;
 };
 
-// q, k and v are kept as one, here in the place of q.
+// q, k and v are kept as one, here in the place of q, and so are a router and the gate of a shared
+// expert.
 StoredTensor stored_tensor(const TensorInfo& info, const ModelConfig& config) {
   StoredTensor stored{
       .num_rows = info.shape.size() < 2 ? info.row_length() : info.num_rows(),
@@ -73,6 +74,9 @@ StoredTensor stored_tensor(const TensorInfo& info, const ModelConfig& config) {
   };
   if (is_part(".q_proj.")) stored.num_rows = config.q_size() + 2 * config.kv_size();
   if (is_part(".k_proj.") || is_part(".v_proj.")) stored.num_rows = 0;
+  const bool has_shared = config.moe && config.moe->shared_expert_intermediate_size > 0;
+  if (is_part(".mlp.gate.") && has_shared) ++stored.num_rows;
+  if (is_part(".shared_expert_gate.")) stored.num_rows = 0;
   return stored;
 }
 
@@ -135,28 +139,11 @@ WeightBytes count_weights(const ModelConfig& config, const WeightFormat& format)
   return bytes;
 }
 
-// The most values of a feed-forward network's inner layer that one token has.
-int64_t inner_values_per_token(const ModelConfig& config) {
-  int64_t values = 0;
-  for (int64_t i = 0; i < config.num_layers; ++i) {
-    if (!config.has_experts(i)) {
-      values = std::max(values, config.intermediate_size);
-    } else {
-      const MoeConfig& moe = *config.moe;
-      const int64_t routed = moe.num_experts_per_token * moe.expert_intermediate_size;
-      values = std::max({values, routed, moe.shared_expert_intermediate_size});
-    }
-  }
-  return values;
-}
-
 ActivationBytes count_activations(const ModelConfig& config, const MemoryPlan& plan) {
   const int64_t tokens = plan.options.max_num_batched_tokens;
   const int64_t rows = std::min(plan.options.max_num_seqs, tokens);
-  ModelConfig widest = config;
-  widest.intermediate_size = inner_values_per_token(config);
   const WorkspaceBytes workspace = workspace_bytes(
-      widest,
+      config,
       {.weights = {plan.options.weight_dtype, plan.options.quantization},
        .num_tokens_max = static_cast<size_t>(tokens),
        .num_logits_max = static_cast<size_t>(rows),
@@ -164,22 +151,19 @@ ActivationBytes count_activations(const ModelConfig& config, const MemoryPlan& p
        .num_threads = static_cast<size_t>(plan.options.num_threads)}
   );
   const auto bytes_of = [](size_t num_bytes) { return static_cast<int64_t>(num_bytes); };
-  ActivationBytes bytes{
+  return {
       .hidden = bytes_of(workspace.hidden),
       .normed = bytes_of(workspace.normed),
       .qkv = bytes_of(workspace.qkv),
       .attention = bytes_of(workspace.attention),
       .mlp = bytes_of(workspace.activation),
+      .experts = bytes_of(workspace.expert_rows),
       .scores = bytes_of(workspace.attention_scratch),
       .inputs = bytes_of(workspace.linear_scratch),
+      .router = bytes_of(workspace.router + workspace.routes),
       .logits = bytes_of(workspace.logits + workspace.head_part + workspace.logits_hidden),
       .rope = plan.max_model_len * config.head_dim * kFloatBytes,
   };
-  if (config.moe) {
-    const int64_t per_token = config.moe->num_experts + 2 * config.moe->num_experts_per_token;
-    bytes.router = tokens * per_token * kFloatBytes;
-  }
-  return bytes;
 }
 
 std::vector<SequenceCapacity> count_capacities(const MemoryPlan& plan) {
@@ -284,6 +268,7 @@ std::string format_plan(const MemoryPlan& plan) {
           {"qkv", scratch.qkv},
           {"attention", scratch.attention + scratch.scores},
           {"mlp", scratch.mlp},
+          {"experts", scratch.experts},
           {"inputs", scratch.inputs},
           {"router", scratch.router},
           {"logits", scratch.logits},

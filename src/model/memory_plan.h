@@ -53,16 +53,19 @@ struct ActivationBytes {
   int64_t qkv = 0;        // [T, Q + 2 KV]
   int64_t attention = 0;  // [T, Q]
   int64_t mlp = 0;        // [T, I]; with experts at least [T * k, expert_intermediate_size]
+  int64_t experts = 0;    // [T * k, H] inputs of experts, then what they say
   int64_t scores = 0;     // a tile of queries and results of splits, for each thread
   int64_t inputs = 0;     // [T, widest of Q, H, I] as the matrices' type wants them, and a few
-                          // unpacked panels for each thread; or none
-  int64_t router = 0;     // [T, E] scores, and [T, k] weights and indices
+                          // unpacked panels for each thread; or none. With experts for
+                          // 2 T * k rows of them, if that is more
+  int64_t router = 0;     // [T, E] scores, and each route's expert, weight and row
   int64_t logits = 0;  // [S, vocab_size] and the hidden rows [S, H] they come from; this process's
                        // part of them, where the head is shared
   int64_t rope = 0;    // [max_model_len, head_dim], cosine and sine
 
   int64_t total() const {
-    return hidden + normed + qkv + attention + mlp + scores + inputs + router + logits + rope;
+    return hidden + normed + qkv + attention + mlp + experts + scores + inputs + router + logits +
+           rope;
   }
 };
 

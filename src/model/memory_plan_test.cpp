@@ -222,9 +222,11 @@ TEST(MemoryPlan, CountsExperts) {
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->weights.mlp, 2 * (2 * 32 * 8 + 16 * 20)) << "one dense layer";
   EXPECT_EQ(plan->weights.experts, 2 * (4 * (2 * 16 * 8 + 16 * 16) + 2 * 32 * 8 + 16 * 24));
-  EXPECT_EQ(plan->weights.router, 2 * (16 * 8 + 16 * 8));
+  EXPECT_EQ(plan->weights.router, 2 * 16 * 8) << "with the shared expert's gate";
   EXPECT_EQ(plan->activations.mlp, 10 * 32 * 4) << "two experts of 16";
-  EXPECT_EQ(plan->activations.router, 10 * (4 + 2 + 2) * 4);
+  EXPECT_EQ(plan->activations.experts, 10 * 2 * config.hidden_size * 4);
+  const int64_t of_experts = 4 * (4 + static_cast<int64_t>(sizeof(RowGroup)));
+  EXPECT_EQ(plan->activations.router, 10 * (5 + 2 * 3) * 4 + of_experts);
 }
 
 TEST(MemoryPlan, NamesTheOptionThatIsOutOfRange) {

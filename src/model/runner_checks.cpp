@@ -14,20 +14,6 @@
 namespace millrace {
 namespace {
 
-std::string_view unsupported_family_name(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::kQwen2Moe:
-      return "qwen2_moe";
-    case ModelFamily::kQwen3Moe:
-      return "qwen3_moe";
-    case ModelFamily::kLlama:
-    case ModelFamily::kQwen2:
-    case ModelFamily::kQwen3:
-      return {};
-  }
-  return {};
-}
-
 // The largest head_dim of a model that the operators are tested with.
 constexpr int64_t kHeadDimMax = 256;
 
@@ -127,9 +113,6 @@ void check_hidden(const ForwardBatch& batch, const RunnerLimits& limits) {
 }  // namespace
 
 Result<void> check_runnable_model(const ModelConfig& config) {
-  const std::string_view family = unsupported_family_name(config.family);
-  if (!family.empty()) return unsupported(fmt::format("{} models cannot be run yet", family));
-  if (config.moe) return unsupported("models with experts cannot be run yet");
   const int64_t sizes[] = {
       config.hidden_size,
       config.intermediate_size,
@@ -149,6 +132,11 @@ Result<void> check_runnable_model(const ModelConfig& config) {
     ));
   }
   return {};
+}
+
+Result<void> check_dense_model(const ModelConfig& config, std::string_view what) {
+  if (!config.moe) return {};
+  return unsupported(fmt::format("{} models cannot be {} yet", name_of(config.family), what));
 }
 
 Result<void> check_limits(const RunnerLimits& limits) {

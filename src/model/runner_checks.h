@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/result.h"
 #include "model/config.h"
@@ -23,6 +24,9 @@ struct RunnerLimits {
 // kUnsupported for a family or a head size that cannot be run, kInvalidArgument for sizes that no
 // model has.
 Result<void> check_runnable_model(const ModelConfig& config);
+
+// Refuses experts: "qwen3_moe models cannot be `what` yet".
+Result<void> check_dense_model(const ModelConfig& config, std::string_view what);
 
 // kInvalidArgument, naming the limit. Block size and number are the KV cache's to check.
 Result<void> check_limits(const RunnerLimits& limits);

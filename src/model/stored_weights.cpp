@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "model/runner_checks.h"
 
 namespace millrace {
 namespace {
@@ -279,7 +280,9 @@ Result<ModelWeights> load_stored_weights(
     ThreadPool& pool,
     const LoadProgress& progress
 ) {
-  CHECK(!config.moe, "a dense model");
+  if (Result<void> dense = check_dense_model(config, "stored quantized"); !dense) {
+    return dense.error();
+  }
   CHECK(
       format.quantization && config.stored_quantization == format.quantization->format,
       "as it is stored"

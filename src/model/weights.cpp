@@ -18,6 +18,20 @@ std::string layer_prefix(size_t layer) {
   return fmt::format("model.layers.{}.", layer);
 }
 
+// A layer's experts, as their tensors are called.
+struct ExpertNames {
+  std::string prefix;  // of the layer's mixture
+  size_t num_experts = 0;
+
+  std::string tensor(size_t expert, const std::string& name) const {
+    return fmt::format("{}experts.{}.{}", prefix, expert, name);
+  }
+  // For errors that are of all of them.
+  std::string any(const std::string& name) const {
+    return fmt::format("{}experts.*.{}", prefix, name);
+  }
+};
+
 // Reads and packs tensors whose names and shapes were checked.
 class Loader {
  public:
@@ -56,6 +70,40 @@ class Loader {
     return stacked(names, format, feedback_of(format, place));
   }
 
+  // The same without rounding them as the layers' matrices are.
+  Result<WeightMatrix> router(const std::vector<std::string>& names) {
+    return stacked(names, options_.format.of_embedding(), {});
+  }
+
+  // The matrix `name` of each expert, one below the other, and each from a panel of its own on.
+  Result<WeightMatrix> expert_parts(const ExpertNames& experts, const std::string& name) {
+    const TensorInfo& first = find(experts.tensor(0, name));
+    const size_t num_panels = div_ceil(num_rows_of(first), kPanelRows);
+    Result<WeightMatrix> packed = allocate_parts(experts, num_panels, first);
+    if (!packed) return packed;
+    for (size_t expert = 0; expert < experts.num_experts; ++expert) {
+      const PanelPlaces places = {.first = expert * num_panels, .step = 1};
+      fill(*packed, {experts.tensor(expert, name)}, places, {});
+    }
+    return whole(*std::move(packed), {experts.any(name)});
+  }
+
+  // Two matrices of each expert, their panels in turn.
+  Result<WeightMatrix> alternating_expert_parts(
+      const ExpertNames& experts, const std::string& even, const std::string& odd
+  ) {
+    const TensorInfo& first = find(experts.tensor(0, even));
+    const size_t num_panels = 2 * div_ceil(num_rows_of(first), kPanelRows);
+    Result<WeightMatrix> packed = allocate_parts(experts, num_panels, first);
+    if (!packed) return packed;
+    for (size_t expert = 0; expert < experts.num_experts; ++expert) {
+      const size_t begin = expert * num_panels;
+      fill(*packed, {experts.tensor(expert, even)}, {.first = begin, .step = 2}, {});
+      fill(*packed, {experts.tensor(expert, odd)}, {.first = begin + 1, .step = 2}, {});
+    }
+    return whole(*std::move(packed), {experts.any(even), experts.any(odd)});
+  }
+
   // Two matrices of the same shape, their panels in turn.
   Result<WeightMatrix> alternating(
       const std::string& even, const std::string& odd, const MatrixPlace& place
@@ -76,6 +124,14 @@ class Loader {
     size_t first;
     size_t step;
   };
+
+  Result<WeightMatrix> allocate_parts(
+      const ExpertNames& experts, size_t part_panels, const TensorInfo& like
+  ) const {
+    const size_t num_rows = experts.num_experts * part_panels * kPanelRows;
+    const auto num_columns = static_cast<size_t>(like.shape[1]);
+    return WeightMatrix::allocate(options_.format.of_layers(), num_rows, num_columns);
+  }
 
   std::optional<ErrorFeedback> feedback_of(MatrixFormat format, const MatrixPlace& place) const {
     const bool is_quantized = std::holds_alternative<QuantizedFormat>(format);
@@ -241,22 +297,50 @@ Result<void> load_attention(
   return load_into(layer.attention_out, loader.stacked({out + "weight"}, place));
 }
 
-Result<void> load_mlp(
-    const ModelConfig& config, size_t index, Loader& loader, LayerWeights& layer
+// `prefix`: of the network's tensors, which may be a shared expert's.
+Result<void> load_feed_forward(
+    const std::string& prefix, bool has_bias, size_t index, Loader& loader, LayerWeights& layer
 ) {
-  const std::string prefix = layer_prefix(index);
-  const std::string gate = prefix + "mlp.gate_proj.";
-  const std::string up = prefix + "mlp.up_proj.";
-  const std::string down = prefix + "mlp.down_proj.";
-  layer.mlp_norm = loader.vector(prefix + "post_attention_layernorm.weight");
+  const std::string gate = prefix + "gate_proj.";
+  const std::string up = prefix + "up_proj.";
+  const std::string down = prefix + "down_proj.";
   Result<WeightMatrix> gate_up =
       loader.alternating(gate + "weight", up + "weight", {MatrixKind::kGateUp, index});
   if (Result<void> done = load_into(layer.gate_up, std::move(gate_up)); !done) return done;
-  if (config.mlp_bias) {
+  if (has_bias) {
     layer.gate_up_bias = alternating_bias(loader.vector(gate + "bias"), loader.vector(up + "bias"));
     layer.down_bias = stacked_bias({loader.vector(down + "bias")});
   }
   return load_into(layer.down, loader.stacked({down + "weight"}, {MatrixKind::kDown, index}));
+}
+
+Result<void> load_experts(const MoeConfig& moe, size_t index, Loader& loader, LayerWeights& layer) {
+  const std::string prefix = layer_prefix(index) + "mlp.";
+  const bool has_shared = moe.shared_expert_intermediate_size > 0;
+  ExpertWeights& experts = layer.experts.emplace();
+  std::vector<std::string> router = {prefix + "gate.weight"};
+  if (has_shared) router.push_back(prefix + "shared_expert_gate.weight");
+  Result<void> done = load_into(experts.router, loader.router(router));
+  if (!done) return done;
+  const ExpertNames names = {prefix, static_cast<size_t>(moe.num_experts)};
+  done = load_into(
+      experts.gate_up, loader.alternating_expert_parts(names, "gate_proj.weight", "up_proj.weight")
+  );
+  if (!done) return done;
+  done = load_into(experts.down, loader.expert_parts(names, "down_proj.weight"));
+  if (!done || !has_shared) return done;
+  return load_feed_forward(prefix + "shared_expert.", false, index, loader, layer);
+}
+
+Result<void> load_mlp(
+    const ModelConfig& config, size_t index, Loader& loader, LayerWeights& layer
+) {
+  const std::string prefix = layer_prefix(index);
+  layer.mlp_norm = loader.vector(prefix + "post_attention_layernorm.weight");
+  if (config.has_experts(static_cast<int64_t>(index))) {
+    return load_experts(*config.moe, index, loader, layer);
+  }
+  return load_feed_forward(prefix + "mlp.", config.mlp_bias, index, loader, layer);
 }
 
 }  // namespace
@@ -266,6 +350,9 @@ size_t ModelWeights::num_bytes() const {
   for (const LayerWeights& layer : layers) {
     bytes += layer.qkv.num_bytes() + layer.attention_out.num_bytes();
     bytes += layer.gate_up.num_bytes() + layer.down.num_bytes();
+    if (layer.experts) bytes += layer.experts->router.num_bytes();
+    if (layer.experts)
+      bytes += layer.experts->gate_up.num_bytes() + layer.experts->down.num_bytes();
   }
   return bytes;
 }
@@ -275,6 +362,16 @@ size_t ModelWeights::num_step_bytes() const {
   for (const LayerWeights& layer : layers) {
     bytes += layer.qkv.num_bytes_read() + layer.attention_out.num_bytes_read();
     bytes += layer.gate_up.num_bytes_read() + layer.down.num_bytes_read();
+    if (layer.experts) bytes += layer.experts->router.num_bytes_read();
+  }
+  return bytes;
+}
+
+size_t ModelWeights::num_expert_bytes() const {
+  size_t bytes = 0;
+  for (const LayerWeights& layer : layers) {
+    if (!layer.experts) continue;
+    bytes += layer.experts->gate_up.num_bytes_read() + layer.experts->down.num_bytes_read();
   }
   return bytes;
 }
@@ -287,7 +384,6 @@ Result<ModelWeights> load_weights(
     const LoadProgress& progress,
     const FeedbackSource& feedback
 ) {
-  CHECK(!config.moe, "a dense model");
   if (Result<void> checked = check_tensors(config, source); !checked) return checked.error();
 
   // A tied embedding is read a second time where the head is kept in another format.

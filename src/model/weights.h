@@ -1,5 +1,6 @@
-// The weights of a dense decoder-only model as the operators read them: matrices packed in the
-// chosen format, q, k and v in one matrix, gate and up in one; norms and biases as float32.
+// The weights of a decoder-only model as the operators read them: matrices packed in the chosen
+// format, q, k and v in one matrix, gate and up in one, a layer's experts one below the other in
+// two; norms and biases as float32.
 // Made once at load, then read-only and shared by all threads.
 #pragma once
 
@@ -17,6 +18,15 @@
 
 namespace millrace {
 
+// A mixture of experts, whose sizes are those of config.moe. The matrices of an expert are a part
+// of whole panels (kernels/row_groups.h).
+struct ExpertWeights {
+  // [num_experts, hidden], not quantized; one row more, the last, for the gate of a shared expert
+  WeightMatrix router;
+  WeightMatrix gate_up;  // of each expert as a layer's gate_up
+  WeightMatrix down;     // of each expert [round_up(hidden, 16), expert_intermediate]
+};
+
 // Biases are in the order of their matrix's packed rows, zero-padded to whole panels of 16; a model
 // without them has empty ones.
 struct LayerWeights {
@@ -28,10 +38,12 @@ struct LayerWeights {
   WeightMatrix attention_out;  // [hidden, q_size]
   std::vector<float> attention_out_bias;
   std::vector<float> mlp_norm;  // [hidden]
-  WeightMatrix gate_up;         // [2 * round_up(intermediate, 16), hidden]: panels alternate
+  // Of the feed-forward network; of a layer with experts the shared one's, or empty.
+  WeightMatrix gate_up;  // [2 * round_up(intermediate, 16), hidden]: panels alternate
   std::vector<float> gate_up_bias;
   WeightMatrix down;  // [hidden, intermediate]
   std::vector<float> down_bias;
+  std::optional<ExpertWeights> experts;
 };
 
 struct ModelWeights {
@@ -43,8 +55,10 @@ struct ModelWeights {
 
   const WeightMatrix& output_head() const { return lm_head ? *lm_head : embedding; }
   size_t num_bytes() const;  // of all matrices
-  // Of those that every step reads whole: all but an embedding that is not the output head too.
+  // Of those that every step reads whole: all but an embedding that is not the output head too, and
+  // experts.
   size_t num_step_bytes() const;
+  size_t num_expert_bytes() const;  // of the experts of all layers, which a step reads some of
 };
 
 // Called after each matrix or vector, from the loading thread.
@@ -57,7 +71,7 @@ using FeedbackSource = std::function<ErrorFeedback(const MatrixPlace& place)>;
 // Reads every tensor, rounds matrices to `format` and packs them.
 // Refuses, before anything is read, what check_tensors() refuses: a tensor that is missing, has
 // another shape or would be left unused; and bfloat16 matrices that PackedMatrix has no room for.
-// kResourceExhausted for memory. REQUIRES: a dense model.
+// kResourceExhausted for memory. Errors of experts are not fed back.
 Result<ModelWeights> load_weights(
     const ModelConfig& config,
     const WeightSource& source,

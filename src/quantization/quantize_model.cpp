@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "model/cpu_model.h"
+#include "model/runner_checks.h"
 #include "quantization/feedback.h"
 #include "quantization/input_moments.h"
 #include "quantization/smoothing.h"
@@ -134,12 +135,17 @@ std::vector<float> divisors_of(
 
 }  // namespace
 
+Result<void> check_quantizable(const ModelConfig& config) {
+  return check_dense_model(config, "calibrated (--quantization rounds them while loading)");
+}
+
 Result<QuantizedModel> quantize_model(
     const ModelConfig& config,
     const WeightSource& source,
     const QuantizeOptions& options,
     ThreadPool& pool
 ) {
+  if (Result<void> dense = check_quantizable(config); !dense) return dense.error();
   const Progress progress(options);
   const Result<InputMoments> moments = calibrate(config, source, options, pool, progress);
   if (!moments) return moments.error();

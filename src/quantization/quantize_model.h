@@ -34,8 +34,11 @@ struct QuantizedModel {
   ModelWeights weights;
 };
 
+// Whether it can be quantized at all: kUnsupported for experts.
+Result<void> check_quantizable(const ModelConfig& config);
+
 // Deterministic: the same texts make the same bits, with any number of threads.
-// The errors are those of CpuModel::load().
+// The errors are those of check_quantizable() and of CpuModel::load().
 Result<QuantizedModel> quantize_model(
     const ModelConfig& config,
     const WeightSource& source,

@@ -284,6 +284,7 @@ TEST(QuantizeModel, RefusesWhatCannotBeLoaded) {
   EXPECT_THAT(model.error().message, testing::HasSubstr("model.layers.1.mlp.up_proj.weight"));
   ModelConfig experts = config;
   experts.family = ModelFamily::kQwen3Moe;
+  experts.moe.emplace();
   const UnevenWeights weights(config, 1);
   EXPECT_EQ(quantize_model(experts, weights, options, pool).error().code, ErrorCode::kUnsupported);
 }

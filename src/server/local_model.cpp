@@ -269,6 +269,7 @@ Result<LoadedRunner> load_cpu_runner(
   add_speculation_line(options.engine, lines);
   const ModelBytes bytes = {
       .step_weights = (*loaded)->num_step_weight_bytes(),
+      .expert_weights = (*loaded)->num_expert_weight_bytes(),
       .kv_per_token = kv_bytes_per_token(*part, model->kv_dtype)};
   return LoadedRunner{
       .model = runner_of(*std::move(loaded), options.group),
@@ -392,12 +393,14 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   Result<std::unique_ptr<StepEngine>> engine =
       StepEngine::start(std::move(runner->model), options.engine);
   if (!engine) return engine.error();
+  const auto num_step_weight_bytes =
+      static_cast<size_t>(weight_bytes_of_step(*config, runner->bytes, 1.0));
   return LocalModel{
       .text = *std::move(text),
       .config = *std::move(config),
       .dtype = runner->dtype,
       .defaults = options.use_generation_config ? *std::move(defaults) : GenerationDefaults(),
-      .num_step_weight_bytes = runner->bytes.step_weights,
+      .num_step_weight_bytes = num_step_weight_bytes,
       .threads = std::move(threads),
       .engine = *std::move(engine),
       .start_lines = std::move(runner->start_lines),

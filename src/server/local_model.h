@@ -61,7 +61,7 @@ struct LocalModel {
   ModelConfig config;
   DType dtype = DType::kFloat32;
   GenerationDefaults defaults;
-  size_t num_step_weight_bytes = 0;     // that each step reads; 0 without weights
+  size_t num_step_weight_bytes = 0;     // that each step reads at least; 0 without weights
   std::unique_ptr<ThreadPool> threads;  // the model's; outlives the engine
   std::unique_ptr<Engine> engine;
   std::vector<std::string> start_lines;  // what was decided at start, with its arithmetic

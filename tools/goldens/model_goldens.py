@@ -7,7 +7,7 @@ prompts and the logits at some positions. They are stored three times, all with 
 is what millrace computes; "bfloat16", the arithmetic rounded as well, which is what users of
 transformers see.
 
-    python tools/goldens/model_goldens.py tests/golden/models
+    python tools/goldens/model_goldens.py tests/golden/models [CASE...]
 """
 
 import json
@@ -93,6 +93,25 @@ CASES = {
              tie_word_embeddings=True, rope_parameters=rope(10000.0)),
         [(40, [0, 20, 39])],
     ),
+    # One expert's width fills no panel of 16, the other's more than one; layer 0 is dense.
+    "qwen3-moe": (
+        "qwen3_moe",
+        dict(hidden_size=48, intermediate_size=61, num_hidden_layers=3, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=16, vocab_size=97, rms_norm_eps=1e-6,
+             tie_word_embeddings=False, num_local_experts=7, num_experts_per_tok=3,
+             moe_intermediate_size=21, norm_topk_prob=True, mlp_only_layers=[0],
+             decoder_sparse_step=1, rope_parameters=rope(1000000.0)),
+        [(5, [0, 4]), (23, [1, 11, 22])],
+    ),
+    "qwen2-moe": (
+        "qwen2_moe",
+        dict(hidden_size=40, intermediate_size=64, num_hidden_layers=2, num_attention_heads=5,
+             num_key_value_heads=1, vocab_size=105, rms_norm_eps=1e-6, tie_word_embeddings=False,
+             num_experts=16, num_experts_per_tok=2, moe_intermediate_size=33,
+             shared_expert_intermediate_size=50, norm_topk_prob=False, mlp_only_layers=[],
+             decoder_sparse_step=1, qkv_bias=True, rope_parameters=rope(1000000.0)),
+        [(6, [0, 5]), (19, [2, 10, 18])],
+    ),
 }
 
 
@@ -136,15 +155,33 @@ def weight(name, shape):
     return (offset + scale * (2.0 * unit - 1.0)).astype(np.float32).reshape(shape)
 
 
+def tensor(name, shape):
+    """A parameter of transformers: weights of experts, which it keeps in one, one by one."""
+    if len(shape) != 3:
+        return weight(name, shape)
+    prefix, _, kept = name.rpartition(".")
+    num_experts, rows, width = shape
+    parts = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}[kept]
+    return np.stack([
+        np.concatenate([
+            weight(f"{prefix}.{expert}.{part}.weight", (rows // len(parts), width))
+            for part in parts
+        ])
+        for expert in range(num_experts)
+    ])
+
+
 def make_model(model_type, settings):
     settings = {"max_position_embeddings": 512, **settings}
     config = transformers.AutoConfig.for_model(model_type, **settings)
     config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_config(
+        config, attn_implementation="eager", experts_implementation="eager"
+    )
     model = model.eval().to(torch.float32)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(torch.from_numpy(weight(name, tuple(parameter.shape))))
+            parameter.copy_(torch.from_numpy(tensor(name, tuple(parameter.shape))))
     return config, model
 
 
@@ -201,7 +238,7 @@ def main():
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name in CASES:
+    for name in sys.argv[2:] or CASES:
         text = json.dumps(make_case(name), separators=(",", ":"))
         # A line for each prompt and each kind of logits keeps differences readable.
         for key in ("config", "prompts", "token_ids", "float32", "bfloat16", "bfloat16_weights"):

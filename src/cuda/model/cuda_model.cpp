@@ -109,6 +109,7 @@ Result<std::unique_ptr<CudaModel>> CudaModel::load(
   CHECK(num_ranks(options) == config.num_head_parts, "a part of the model for each rank");
   Result<void> done = check_runnable_model(config);
   if (!done) return done.error();
+  if (done = check_dense_model(config, "run on a device"); !done) return done.error();
   if (done = check_limits(options.limits); !done) return done.error();
   const Result<std::optional<QuantizedFormat>> quantization =
       device_quantization(config, options.quantization);

@@ -16,6 +16,7 @@ constexpr const char* kGoldens = MILLRACE_SOURCE_DIR "/tests/golden/models";
 // transformers' own bfloat16 on the same weights; it rounds at other places.
 TEST(CudaModel, ComputesWhatTransformersDoes) {
   for (const Golden& golden : read_goldens(kGoldens)) {
+    if (golden.config.moe) continue;
     const std::unique_ptr<CudaModel> model =
         load_cuda(golden.config, Launch::kKernels, golden.seed);
     for (const GoldenPrompt& prompt : golden.prompts) {
@@ -102,6 +103,12 @@ TEST(CudaModel, RefusesWhatItCannotRun) {
   ModelConfig wide = config;
   wide.head_dim = 300;
   EXPECT_THAT(refusal(wide, {.limits = kLimits}), testing::HasSubstr("head_dim is 300"));
+  ModelConfig experts = config;
+  experts.family = ModelFamily::kQwen3Moe;
+  experts.moe.emplace();
+  EXPECT_EQ(
+      refusal(experts, {.limits = kLimits}), "qwen3_moe models cannot be run on a device yet"
+  );
   ModelConfig stored = config;
   stored.stored_quantization = QuantizedFormat::kInt8;
   EXPECT_THAT(

@@ -69,6 +69,7 @@ Result<CudaRunner> load_cuda_runner(
   if (!device) return device.error();
   use_device(options.device);
   if (Result<void> done = check_runnable_model(config); !done) return done.error();
+  if (Result<void> done = check_dense_model(config, "run on a device"); !done) return done.error();
   if (Result<void> done = check_limits(options.limits); !done) return done.error();
   if (options.limits.block_size <= 0 || options.limits.block_size % 16 != 0) {
     return invalid_argument("a KV block has a multiple of 16 token slots", "--block-size");

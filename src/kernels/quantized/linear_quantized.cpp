@@ -1,6 +1,7 @@
 #include "kernels/quantized/linear_quantized.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/check.h"
@@ -47,6 +48,11 @@ Executor executor_for(const Executor& executor, const QuantizedMatrix& weights) 
   return {isa, executor.pool, executor.hint_bytes};
 }
 
+// That there is room for.
+size_t num_scratch_rows(const LinearQuantizedArgs& args) {
+  return args.x.num_rows * (args.groups ? kGroupedRowsFactor : 1);
+}
+
 void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
   const QuantizedMatrix& weights = args.weights;
   CHECK(args.x.num_columns == weights.num_columns(), "x has the weights' inputs");
@@ -60,19 +66,17 @@ void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
       "inputs of weights of 4 bits have one scale and one term"
   );
   CHECK(
-      args.scratch.size() >= linear_quantized_scratch_bytes(
-                                 args.rounding, num_threads, args.x.num_rows, args.x.num_columns
-                             ),
+      args.scratch.size() >=
+          linear_quantized_scratch_bytes(
+              args.rounding, num_threads, num_scratch_rows(args), args.x.num_columns
+          ),
       "scratch for the inputs"
   );
-  if (args.epilogue == LinearEpilogue::kSiluMul) {
-    CHECK(
-        weights.num_rows() == 2 * round_up(args.out.num_columns, kPanelRows),
-        "gate and up panels alternate"
-    );
-  } else {
-    CHECK(args.out.num_columns == weights.num_rows(), "out has the weights' outputs");
-  }
+  check_outputs(
+      {.out = args.out, .epilogue = args.epilogue, .groups = args.groups},
+      weights.num_rows(),
+      weights.panels()
+  );
 }
 
 size_t bytes_of_inputs(InputRounding rounding, size_t num_tokens, size_t num_inputs) {
@@ -84,33 +88,51 @@ size_t bytes_of_inputs(InputRounding rounding, size_t num_tokens, size_t num_inp
   return round_up<size_t>(num_bytes, 64);
 }
 
-// Without its thread's scratch. Puts x into the scratch as the kernel for `executor.isa` reads it.
-QuantizedTask make_task(const Executor& executor, const LinearQuantizedArgs& args) {
+// Where a group's inputs stand in the scratch. No tile has two rows' room or more for one row.
+size_t group_begin(InputRounding rounding, const RowGroup& group, size_t num_inputs) {
+  const size_t row_bytes = std::max(
+      EncodedRows::row_bytes(num_inputs, rounding), RotatedTiles::num_bytes(1, num_inputs)
+  );
+  return kGroupedRowsFactor * group.row_begin * row_bytes;
+}
+
+// Without its thread's scratch. Puts a group's rows into the scratch as the kernel for
+// `executor.isa` reads them.
+QuantizedTask make_task(
+    const Executor& executor,
+    const LinearQuantizedArgs& args,
+    const RowGroup& group,
+    size_t first_panel
+) {
+  const ConstRows x = args.x.range(group.row_begin, group.num_rows);
+  const std::span<std::byte> scratch =
+      args.scratch.subspan(group_begin(args.rounding, group, x.num_columns));
+  const size_t panel_bytes = args.weights.panel_bytes();
   QuantizedTask task = {
-      .rows = reinterpret_cast<const unsigned char*>(args.scratch.data()),
+      .rows = reinterpret_cast<const unsigned char*>(scratch.data()),
       .row_stride = 0,
       .num_groups = args.weights.num_groups(),
       .num_terms = num_terms_of(args.rounding),
       .has_row_scales = has_row_scales(args.rounding),
-      .panels = static_cast<const unsigned char*>(args.weights.data()),
-      .panel_bytes = args.weights.panel_bytes(),
+      .panels = static_cast<const unsigned char*>(args.weights.data()) + first_panel * panel_bytes,
+      .panel_bytes = panel_bytes,
       .output =
-          {.num_tokens = args.x.num_rows,
-           .bias = args.bias.empty() ? nullptr : args.bias.data(),
-           .out = args.out.data,
+          {.num_tokens = group.num_rows,
+           .bias = args.bias.empty() ? nullptr : &args.bias[first_panel * kPanelRows],
+           .out = args.out.row(group.row_begin),
            .out_stride = args.out.stride,
            .num_outputs = args.out.num_columns,
            .epilogue = args.epilogue,
            .hint_bytes = executor.hint_bytes},
   };
   if (multiplies_bfloat16(executor.isa, args.weights.format())) {
-    task.row_stride = rotate_to_tiles(executor, args.x, args.scratch).tile_bytes;
+    task.row_stride = rotate_to_tiles(executor, x, scratch).tile_bytes;
   } else if (reference_of(executor.isa) == Isa::kAmxReference) {
-    const ByteTiles tiles = encode_to_tiles(executor, args.x, args.scratch);
+    const ByteTiles tiles = encode_to_tiles(executor, x, scratch);
     task.row_stride = tiles.tile_bytes;
     task.output.x_rows = tiles.rows;
   } else {
-    task.row_stride = encode_rows(executor, args.x, args.rounding, args.scratch).stride;
+    task.row_stride = encode_rows(executor, x, args.rounding, scratch).stride;
   }
   return task;
 }
@@ -132,25 +154,35 @@ void linear_quantized(const Executor& asked, const LinearQuantizedArgs& args) {
   const Executor executor = executor_for(asked, args.weights);
   check_shapes(args, executor.pool.num_threads());
   if (args.x.num_rows == 0) return;
-  const QuantizedTask task = make_task(executor, args);
   const bool is_int8 = args.weights.format() == QuantizedFormat::kInt8;
   const PanelFunction function = (is_int8 ? kInt8Versions : kInt4Versions).find(executor.isa);
-  const PanelWork work = {
-      .panels = args.weights.panels(),
-      .num_tokens = args.x.num_rows,
-      .next = args.next,
-  };
   const size_t num_input_bytes =
-      bytes_of_inputs(args.rounding, args.x.num_rows, args.x.num_columns);
-  for_panels(executor, work, [&](size_t thread, size_t panel_begin, size_t panel_end) {
-    const std::optional<DenormalsAreZero> scope =
-        multiplies_bfloat16(executor.isa, args.weights.format())
-            ? std::optional<DenormalsAreZero>(std::in_place)
-            : std::nullopt;
-    QuantizedTask own = task;
-    own.output.scratch =
-        &args.scratch[num_input_bytes + thread * amx_scratch_bytes(args.x.num_rows)];
-    function(own, panel_begin, panel_end);
+      bytes_of_inputs(args.rounding, num_scratch_rows(args), args.x.num_columns);
+  const RowGroup all_rows = {.num_rows = args.x.num_rows};
+  const RowGroups groups =
+      args.groups.value_or(RowGroups{{&all_rows, 1}, args.weights.num_panels()});
+  for_groups_at_once(groups, [&](std::span<const RowGroup> some) {
+    std::array<QuantizedTask, kGroupsAtOnce> tasks;
+    for (size_t i = 0; i < some.size(); ++i) {
+      tasks[i] = make_task(executor, args, some[i], some[i].part * groups.part_panels);
+    }
+    const PanelWork work = {
+        .num_groups = some.size(),
+        .num_panels = groups.part_panels,
+        .panel_bytes = args.weights.panel_bytes(),
+        .num_tokens = num_rows_of(some),
+        .next = args.next,
+    };
+    for_panels(executor, work, [&](size_t thread, size_t group, size_t begin, size_t end) {
+      const std::optional<DenormalsAreZero> scope =
+          multiplies_bfloat16(executor.isa, args.weights.format())
+              ? std::optional<DenormalsAreZero>(std::in_place)
+              : std::nullopt;
+      QuantizedTask own = tasks[group];
+      own.output.scratch =
+          &args.scratch[num_input_bytes + thread * amx_scratch_bytes(args.x.num_rows)];
+      function(own, begin, end);
+    });
   });
 }
 

@@ -24,12 +24,14 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "kernels/executor.h"
 #include "kernels/linear_kernel.h"  // LinearEpilogue
 #include "kernels/quantized/input_rounding.h"
 #include "kernels/quantized/quantized_matrix.h"
+#include "kernels/row_groups.h"
 #include "kernels/rows.h"
 
 namespace millrace {
@@ -42,12 +44,13 @@ struct LinearQuantizedArgs {
   const QuantizedMatrix& weights;
   std::span<const float> bias;  // [num_panels * 16] in the order of the packed rows; empty: none
   // kStore, kAddToOut: [num_tokens, weights.num_rows()]. kSiluMul: [num_tokens, n] where the matrix
-  // has 2 * round_up(n, 16) rows.
+  // has 2 * round_up(n, 16) rows. With `groups` these are the rows that a group has panels for.
   Rows out;
   LinearEpilogue epilogue = LinearEpilogue::kStore;
   InputRounding rounding;             // of x, but with AMX; not kGroups for weights of 4 bits
   std::span<std::byte> scratch = {};  // linear_quantized_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // as LinearArgs
+  std::optional<RowGroups> groups = {};
 };
 
 // Where x stands as the kernel reads it, and where each thread keeps sums. The same for every

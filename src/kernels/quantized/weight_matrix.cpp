@@ -113,7 +113,8 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
          .x_form = args.x_form,
          .out_form = args.out_form,
          .scratch = args.scratch,
-         .next = args.next}
+         .next = args.next,
+         .groups = args.groups}
     );
     return;
   }
@@ -130,7 +131,8 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
        .epilogue = args.epilogue,
        .rounding = args.rounding,
        .scratch = args.scratch,
-       .next = args.next}
+       .next = args.next,
+       .groups = args.groups}
   );
 }
 

@@ -83,6 +83,7 @@ struct MultiplyArgs {
   InputRounding rounding = {};        // as LinearQuantizedArgs
   std::span<std::byte> scratch = {};  // multiply_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // as LinearArgs
+  std::optional<RowGroups> groups = {};
 };
 
 // linear() or linear_quantized().
