@@ -4,7 +4,7 @@
 usage: random_checkpoint.py CONFIG TOKENIZER OUTPUT [--seed N]
        random_checkpoint.py --self-test
 
-CONFIG: a folder with config.json (Llama, Qwen2 or Qwen3, dense); TOKENIZER: a folder with tokenizer.json and
+CONFIG: a folder with config.json (Llama, Qwen2 or Qwen3, with or without experts); TOKENIZER: a folder with tokenizer.json and
 tokenizer_config.json. OUTPUT gets both, and model.safetensors. Magnitudes lie between 2^-7 and 2^-5, about one over the
 root of a row's length, so that activations stay finite; speed does not depend on the values. Needs only the standard
 library.
@@ -33,27 +33,46 @@ def shapes(config):
     kv_heads = config.get("num_key_value_heads", heads)
     head_dim = config.get("head_dim") or hidden // heads
     family = config["model_type"]
-    if family not in ("llama", "qwen2", "qwen3"):
-        raise SystemExit(f"random_checkpoint.py: model_type is {family}, expected llama, qwen2 or qwen3")
+    if family not in ("llama", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe"):
+        raise SystemExit(f"random_checkpoint.py: model_type is {family}, expected llama, qwen2(_moe) or qwen3(_moe)")
     yield "model.embed_tokens.weight", (vocab, hidden)
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
         yield prefix + "input_layernorm.weight", (hidden,)
         for name, rows in (("q", heads), ("k", kv_heads), ("v", kv_heads)):
             yield f"{prefix}self_attn.{name}_proj.weight", (rows * head_dim, hidden)
-            if family == "qwen2":
+            if family.startswith("qwen2"):
                 yield f"{prefix}self_attn.{name}_proj.bias", (rows * head_dim,)
-        if family == "qwen3":
+        if family.startswith("qwen3"):
             yield prefix + "self_attn.q_norm.weight", (head_dim,)
             yield prefix + "self_attn.k_norm.weight", (head_dim,)
         yield prefix + "self_attn.o_proj.weight", (hidden, heads * head_dim)
         yield prefix + "post_attention_layernorm.weight", (hidden,)
-        for name in ("gate", "up"):
-            yield f"{prefix}mlp.{name}_proj.weight", (config["intermediate_size"], hidden)
-        yield prefix + "mlp.down_proj.weight", (hidden, config["intermediate_size"])
+        yield from feed_forward(prefix + "mlp.", layer, config)
     yield "model.norm.weight", (hidden,)
     if not config.get("tie_word_embeddings", False):
         yield "lm_head.weight", (vocab, hidden)
+
+
+def network(prefix, hidden, width):
+    for name in ("gate", "up"):
+        yield f"{prefix}{name}_proj.weight", (width, hidden)
+    yield prefix + "down_proj.weight", (hidden, width)
+
+
+def feed_forward(prefix, layer, config):
+    hidden = config["hidden_size"]
+    num_experts = config.get("num_experts") or config.get("num_local_experts") or 0
+    is_sparse = num_experts and (layer + 1) % config.get("decoder_sparse_step", 1) == 0
+    if not is_sparse or layer in (config.get("mlp_only_layers") or []):
+        yield from network(prefix, hidden, config["intermediate_size"])
+        return
+    yield prefix + "gate.weight", (num_experts, hidden)
+    for expert in range(num_experts):
+        yield from network(f"{prefix}experts.{expert}.", hidden, config["moe_intermediate_size"])
+    if config.get("shared_expert_intermediate_size"):
+        yield from network(prefix + "shared_expert.", hidden, config["shared_expert_intermediate_size"])
+        yield prefix + "shared_expert_gate.weight", (1, hidden)
 
 
 def count(shape):
@@ -106,7 +125,19 @@ def write_checkpoint(config_folder, tokenizer_folder, output, seed):
     write_safetensors(output / "model.safetensors", config, seed)
 
 
+def test_experts():
+    config = {"model_type": "qwen2_moe", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
+              "num_attention_heads": 2, "vocab_size": 30, "num_experts": 3, "moe_intermediate_size": 5,
+              "shared_expert_intermediate_size": 7, "mlp_only_layers": [0]}
+    tensors = dict(shapes(config))
+    assert len(tensors) == 1 + 2 * (2 + 6 + 1) + 3 + (1 + 3 * 3 + 3 + 1) + 2, len(tensors)
+    assert tensors["model.layers.0.mlp.up_proj.weight"] == (12, 8)
+    assert tensors["model.layers.1.mlp.experts.2.down_proj.weight"] == (8, 5)
+    assert tensors["model.layers.1.mlp.shared_expert_gate.weight"] == (1, 8)
+
+
 def self_test():
+    test_experts()
     config = {"model_type": "qwen2", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
               "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 30, "tie_word_embeddings": True}
     with tempfile.TemporaryDirectory() as name:

@@ -86,40 +86,66 @@ size_t thread_scratch_bytes(size_t num_tokens, size_t num_inputs) {
   return std::max(unpacked, amx_scratch_bytes(num_tokens));
 }
 
-// Puts a group's rows into the scratch as the kernel for `executor.isa` reads them.
+// Inputs as the kernel for `executor.isa` reads them.
 struct EncodedInputs {
-  const void* data;
-  size_t stride;
+  const std::byte* data;
+  size_t stride;         // elements from a row, or tile, to the next
+  size_t element_bytes;  // 0: tiles, which each group has of its own
 };
-EncodedInputs encode_inputs(
-    const Executor& executor, const LinearArgs& args, const RowGroup& group
-) {
-  const ConstRows x = args.x.range(group.row_begin, group.num_rows);
-  const size_t tile_size = std::min(x.num_rows, kInputTileRows) * kInputTileColumns;
-  if (args.x_form == RowsForm::kTiles) return {x.data, tile_size};
-  if (args.weights.dtype() != DType::kBFloat16) return {x.data, x.stride};
-  const size_t stride = round_up(x.num_columns, kInputsPerScratchRow);
-  std::byte* const place =
-      &args.scratch[bytes_of_inputs(kGroupedRowsFactor * group.row_begin, x.num_columns)];
-  if (executor.isa == Isa::kAmx) {
-    auto* tiles = reinterpret_cast<BFloat16*>(place);
-    to_bfloat16_tiles(executor, x, tiles);
-    return {tiles, tile_size};
+
+// Of all rows, in the scratch or where they are. What has groups multiplies few rows of each: one
+// phase encodes them all.
+EncodedInputs encode_rows(const Executor& executor, const LinearArgs& args) {
+  const ConstRows& x = args.x;
+  if (args.weights.dtype() != DType::kBFloat16) {
+    return {reinterpret_cast<const std::byte*>(x.data), x.stride, sizeof(float)};
   }
+  const size_t stride = round_up(x.num_columns, kInputsPerScratchRow);
+  std::byte* const place = args.scratch.data();
   if (executor.isa >= Isa::kAvx512Dot) {
     auto* rows = reinterpret_cast<BFloat16*>(place);
     to_bfloat16_rows(executor, x, {rows, x.num_rows, x.num_columns, stride});
-    return {rows, stride};
+    return {place, stride, sizeof(BFloat16)};
   }
   auto* rows = reinterpret_cast<float*>(place);
   round_to_bfloat16_rows(executor, x, {rows, x.num_rows, x.num_columns, stride});
-  return {rows, stride};
+  return {place, stride, sizeof(float)};
+}
+
+EncodedInputs encode_inputs(const Executor& executor, const LinearArgs& args) {
+  const bool are_tiles = takes_tiles(executor.isa, args.weights.dtype());
+  return are_tiles ? EncodedInputs{} : encode_rows(executor, args);
+}
+
+// The part of all inputs that is a group's, whose tiles are written now.
+EncodedInputs inputs_of(
+    const Executor& executor,
+    const LinearArgs& args,
+    const EncodedInputs& inputs,
+    const RowGroup& group
+) {
+  if (inputs.element_bytes > 0) {
+    const size_t begin = group.row_begin * inputs.stride * inputs.element_bytes;
+    return {inputs.data + begin, inputs.stride, inputs.element_bytes};
+  }
+  const ConstRows x = args.x.range(group.row_begin, group.num_rows);
+  const size_t tile_size = std::min(x.num_rows, kInputTileRows) * kInputTileColumns;
+  if (args.x_form == RowsForm::kTiles) {
+    return {reinterpret_cast<const std::byte*>(x.data), tile_size, 0};
+  }
+  std::byte* const place =
+      &args.scratch[bytes_of_inputs(kGroupedRowsFactor * group.row_begin, x.num_columns)];
+  to_bfloat16_tiles(executor, x, reinterpret_cast<BFloat16*>(place));
+  return {place, tile_size, 0};
 }
 
 LinearTask make_task(
-    const Executor& executor, const LinearArgs& args, const RowGroup& group, size_t first_panel
+    const Executor& executor,
+    const LinearArgs& args,
+    const EncodedInputs& x,
+    const RowGroup& group,
+    size_t first_panel
 ) {
-  const EncodedInputs x = encode_inputs(executor, args, group);
   const PackedMatrix& weights = args.weights;
   const auto* panels = static_cast<const std::byte*>(weights.data());
   return {
@@ -177,13 +203,16 @@ void linear(const Executor& executor, const LinearArgs& args) {
   const bool is_packed = args.weights.dtype() == DType::kBFloat16;
   const size_t num_input_bytes = bytes_of_inputs(args);
   const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
+  const EncodedInputs inputs = encode_inputs(executor, args);
   const RowGroup all_rows = {.num_rows = args.x.num_rows};
   const RowGroups groups =
       args.groups.value_or(RowGroups{{&all_rows, 1}, args.weights.num_panels()});
   for_groups_at_once(groups, [&](std::span<const RowGroup> some) {
     std::array<LinearTask, kGroupsAtOnce> tasks;
     for (size_t i = 0; i < some.size(); ++i) {
-      tasks[i] = make_task(executor, args, some[i], some[i].part * groups.part_panels);
+      const RowGroup& group = some[i];
+      const EncodedInputs own = inputs_of(executor, args, inputs, group);
+      tasks[i] = make_task(executor, args, own, group, group.part * groups.part_panels);
     }
     const PanelWork work = {
         .num_groups = some.size(),

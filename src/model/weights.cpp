@@ -350,9 +350,9 @@ size_t ModelWeights::num_bytes() const {
   for (const LayerWeights& layer : layers) {
     bytes += layer.qkv.num_bytes() + layer.attention_out.num_bytes();
     bytes += layer.gate_up.num_bytes() + layer.down.num_bytes();
-    if (layer.experts) bytes += layer.experts->router.num_bytes();
-    if (layer.experts)
-      bytes += layer.experts->gate_up.num_bytes() + layer.experts->down.num_bytes();
+    if (!layer.experts) continue;
+    const ExpertWeights& experts = *layer.experts;
+    bytes += experts.router.num_bytes() + experts.gate_up.num_bytes() + experts.down.num_bytes();
   }
   return bytes;
 }

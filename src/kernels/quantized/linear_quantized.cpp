@@ -88,36 +88,63 @@ size_t bytes_of_inputs(InputRounding rounding, size_t num_tokens, size_t num_inp
   return round_up<size_t>(num_bytes, 64);
 }
 
-// Where a group's inputs stand in the scratch. No tile has two rows' room or more for one row.
-size_t group_begin(InputRounding rounding, const RowGroup& group, size_t num_inputs) {
-  const size_t row_bytes = std::max(
-      EncodedRows::row_bytes(num_inputs, rounding), RotatedTiles::num_bytes(1, num_inputs)
-  );
-  return kGroupedRowsFactor * group.row_begin * row_bytes;
+// Inputs as the kernel for an instruction set reads them.
+struct EncodedInputs {
+  const std::byte* data;
+  size_t row_bytes;     // from a row, or tile, to the next
+  const ByteRow* rows;  // of tiles of bytes, else null
+};
+
+// Puts all rows into the scratch: what has groups multiplies few rows of each, and one phase
+// encodes them all. Nothing where each group has tiles of its own.
+EncodedInputs encode_inputs(const Executor& executor, const LinearQuantizedArgs& args) {
+  if (reference_of(executor.isa) == Isa::kAmxReference) return {};
+  const EncodedRows rows = encode_rows(executor, args.x, args.rounding, args.scratch);
+  return {rows.data, rows.stride, nullptr};
 }
 
-// Without its thread's scratch. Puts a group's rows into the scratch as the kernel for
-// `executor.isa` reads them.
+// The part of all inputs that is a group's, whose tiles are written now.
+EncodedInputs inputs_of(
+    const Executor& executor,
+    const LinearQuantizedArgs& args,
+    const EncodedInputs& inputs,
+    const RowGroup& group
+) {
+  if (inputs.data != nullptr) {
+    return {inputs.data + group.row_begin * inputs.row_bytes, inputs.row_bytes, nullptr};
+  }
+  const ConstRows x = args.x.range(group.row_begin, group.num_rows);
+  // Of tiles that hold fewer rows than they have room for, less than half is empty.
+  const size_t row_bytes = RotatedTiles::num_bytes(1, x.num_columns);
+  const std::span<std::byte> place =
+      args.scratch.subspan(kGroupedRowsFactor * group.row_begin * row_bytes);
+  if (multiplies_bfloat16(executor.isa, args.weights.format())) {
+    return {place.data(), rotate_to_tiles(executor, x, place).tile_bytes, nullptr};
+  }
+  const ByteTiles tiles = encode_to_tiles(executor, x, place);
+  return {place.data(), tiles.tile_bytes, tiles.rows};
+}
+
+// Without its thread's scratch.
 QuantizedTask make_task(
     const Executor& executor,
     const LinearQuantizedArgs& args,
+    const EncodedInputs& inputs,
     const RowGroup& group,
     size_t first_panel
 ) {
-  const ConstRows x = args.x.range(group.row_begin, group.num_rows);
-  const std::span<std::byte> scratch =
-      args.scratch.subspan(group_begin(args.rounding, group, x.num_columns));
   const size_t panel_bytes = args.weights.panel_bytes();
-  QuantizedTask task = {
-      .rows = reinterpret_cast<const unsigned char*>(scratch.data()),
-      .row_stride = 0,
+  return {
+      .rows = reinterpret_cast<const unsigned char*>(inputs.data),
+      .row_stride = inputs.row_bytes,
       .num_groups = args.weights.num_groups(),
       .num_terms = num_terms_of(args.rounding),
       .has_row_scales = has_row_scales(args.rounding),
       .panels = static_cast<const unsigned char*>(args.weights.data()) + first_panel * panel_bytes,
       .panel_bytes = panel_bytes,
       .output =
-          {.num_tokens = group.num_rows,
+          {.x_rows = inputs.rows,
+           .num_tokens = group.num_rows,
            .bias = args.bias.empty() ? nullptr : &args.bias[first_panel * kPanelRows],
            .out = args.out.row(group.row_begin),
            .out_stride = args.out.stride,
@@ -125,16 +152,6 @@ QuantizedTask make_task(
            .epilogue = args.epilogue,
            .hint_bytes = executor.hint_bytes},
   };
-  if (multiplies_bfloat16(executor.isa, args.weights.format())) {
-    task.row_stride = rotate_to_tiles(executor, x, scratch).tile_bytes;
-  } else if (reference_of(executor.isa) == Isa::kAmxReference) {
-    const ByteTiles tiles = encode_to_tiles(executor, x, scratch);
-    task.row_stride = tiles.tile_bytes;
-    task.output.x_rows = tiles.rows;
-  } else {
-    task.row_stride = encode_rows(executor, x, args.rounding, scratch).stride;
-  }
-  return task;
 }
 
 }  // namespace
@@ -158,13 +175,16 @@ void linear_quantized(const Executor& asked, const LinearQuantizedArgs& args) {
   const PanelFunction function = (is_int8 ? kInt8Versions : kInt4Versions).find(executor.isa);
   const size_t num_input_bytes =
       bytes_of_inputs(args.rounding, num_scratch_rows(args), args.x.num_columns);
+  const EncodedInputs inputs = encode_inputs(executor, args);
   const RowGroup all_rows = {.num_rows = args.x.num_rows};
   const RowGroups groups =
       args.groups.value_or(RowGroups{{&all_rows, 1}, args.weights.num_panels()});
   for_groups_at_once(groups, [&](std::span<const RowGroup> some) {
     std::array<QuantizedTask, kGroupsAtOnce> tasks;
     for (size_t i = 0; i < some.size(); ++i) {
-      tasks[i] = make_task(executor, args, some[i], some[i].part * groups.part_panels);
+      const RowGroup& group = some[i];
+      const EncodedInputs own = inputs_of(executor, args, inputs, group);
+      tasks[i] = make_task(executor, args, own, group, group.part * groups.part_panels);
     }
     const PanelWork work = {
         .num_groups = some.size(),
