@@ -15,9 +15,9 @@
 #include <span>
 
 #include "kernels/executor.h"
+#include "kernels/experts/row_groups.h"
 #include "kernels/linear_kernel.h"  // LinearEpilogue
 #include "kernels/packed_matrix.h"
-#include "kernels/row_groups.h"
 #include "kernels/rows.h"
 
 namespace millrace {

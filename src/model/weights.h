@@ -19,7 +19,7 @@
 namespace millrace {
 
 // A mixture of experts, whose sizes are those of config.moe. The matrices of an expert are a part
-// of whole panels (kernels/row_groups.h).
+// of whole panels (kernels/experts/row_groups.h).
 struct ExpertWeights {
   // [num_experts, hidden], not quantized; one row more, the last, for the gate of a shared expert
   WeightMatrix router;

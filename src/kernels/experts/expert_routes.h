@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/executor.h"
-#include "kernels/row_groups.h"
+#include "kernels/experts/row_groups.h"
 #include "kernels/rows.h"
 
 namespace millrace {

@@ -28,10 +28,10 @@
 #include <span>
 
 #include "kernels/executor.h"
+#include "kernels/experts/row_groups.h"
 #include "kernels/linear_kernel.h"  // LinearEpilogue
 #include "kernels/quantized/input_rounding.h"
 #include "kernels/quantized/quantized_matrix.h"
-#include "kernels/row_groups.h"
 #include "kernels/rows.h"
 
 namespace millrace {

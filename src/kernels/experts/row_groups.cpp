@@ -1,4 +1,4 @@
-#include "kernels/row_groups.h"
+#include "kernels/experts/row_groups.h"
 
 #include "base/check.h"
 #include "base/math.h"

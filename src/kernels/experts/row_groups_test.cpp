@@ -1,5 +1,5 @@
 // Products whose rows are grouped, against a product of each group with a matrix of its own.
-#include "kernels/row_groups.h"
+#include "kernels/experts/row_groups.h"
 
 #include <gtest/gtest.h>
 
