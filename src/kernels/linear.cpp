@@ -1,7 +1,6 @@
 #include "kernels/linear.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -58,10 +57,9 @@ void check_shapes(const LinearArgs& args, size_t num_threads) {
       args.bias.empty() || args.bias.size() == weights.num_panels() * PackedMatrix::kPanelRows,
       "a bias covers every packed row"
   );
-  const size_t num_scratch_rows = args.x.num_rows * (args.groups ? kGroupedRowsFactor : 1);
   CHECK(
       args.scratch.size() >=
-          linear_scratch_bytes(weights.dtype(), num_threads, num_scratch_rows, args.x.num_columns),
+          linear_scratch_bytes(weights.dtype(), num_threads, args.x.num_rows, args.x.num_columns),
       "scratch for the inputs"
   );
   check_outputs(
@@ -71,13 +69,9 @@ void check_shapes(const LinearArgs& args, size_t num_threads) {
   );
 }
 
-// Floats in rows; also as many as bfloat16 takes in tiles.
+// Floats in rows; also as many as bfloat16 takes in tiles, less than half of which are empty.
 size_t bytes_of_inputs(size_t num_tokens, size_t num_inputs) {
   return num_tokens * round_up(num_inputs, kInputsPerScratchRow) * sizeof(float);
-}
-size_t bytes_of_inputs(const LinearArgs& args) {
-  const size_t factor = args.groups ? kGroupedRowsFactor : 1;
-  return bytes_of_inputs(factor * args.x.num_rows, args.x.num_columns);
 }
 // Where one thread unpacks panels, or keeps sums.
 size_t thread_scratch_bytes(size_t num_tokens, size_t num_inputs) {
@@ -133,8 +127,7 @@ EncodedInputs inputs_of(
   if (args.x_form == RowsForm::kTiles) {
     return {reinterpret_cast<const std::byte*>(x.data), tile_size, 0};
   }
-  std::byte* const place =
-      &args.scratch[bytes_of_inputs(kGroupedRowsFactor * group.row_begin, x.num_columns)];
+  std::byte* const place = &args.scratch[bytes_of_inputs(group.row_begin, x.num_columns)];
   to_bfloat16_tiles(executor, x, reinterpret_cast<BFloat16*>(place));
   return {place, tile_size, 0};
 }
@@ -201,37 +194,26 @@ void linear(const Executor& executor, const LinearArgs& args) {
   check_forms(executor, args);
   if (args.x.num_rows == 0) return;
   const bool is_packed = args.weights.dtype() == DType::kBFloat16;
-  const size_t num_input_bytes = bytes_of_inputs(args);
+  const size_t num_input_bytes = bytes_of_inputs(args.x.num_rows, args.x.num_columns);
+  const size_t num_thread_bytes = thread_scratch_bytes(args.x.num_rows, args.x.num_columns);
   const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
   const EncodedInputs inputs = encode_inputs(executor, args);
-  const RowGroup all_rows = {.num_rows = args.x.num_rows};
-  const RowGroups groups =
-      args.groups.value_or(RowGroups{{&all_rows, 1}, args.weights.num_panels()});
-  for_groups_at_once(groups, [&](std::span<const RowGroup> some) {
-    std::array<LinearTask, kGroupsAtOnce> tasks;
-    for (size_t i = 0; i < some.size(); ++i) {
-      const RowGroup& group = some[i];
-      const EncodedInputs own = inputs_of(executor, args, inputs, group);
-      tasks[i] = make_task(executor, args, own, group, group.part * groups.part_panels);
-    }
-    const PanelWork work = {
-        .num_groups = some.size(),
-        .num_panels = groups.part_panels,
-        .panel_bytes = args.weights.panels().panel_bytes,
-        .num_tokens = num_rows_of(some),
-        .next = args.next,
-    };
-    for_panels(executor, work, [&](size_t thread, size_t group, size_t begin, size_t end) {
-      const std::optional<DenormalsAreZero> scope =
-          is_packed ? std::optional<DenormalsAreZero>(std::in_place) : std::nullopt;
-      LinearTask own = tasks[group];
-      if (is_packed) {
-        const size_t thread_bytes = thread_scratch_bytes(args.x.num_rows, args.x.num_columns);
-        own.scratch = &args.scratch[num_input_bytes + thread * thread_bytes];
-      }
-      function(own, begin, end);
-    });
-  });
+  const GroupedWork work = {
+      .panels = args.weights.panels(),
+      .num_rows = args.x.num_rows,
+      .groups = args.groups,
+      .next = args.next,
+  };
+  const auto make = [&](const RowGroup& group, size_t first_panel) {
+    return make_task(executor, args, inputs_of(executor, args, inputs, group), group, first_panel);
+  };
+  const auto run = [&](size_t thread, LinearTask task, size_t panel_begin, size_t panel_end) {
+    const std::optional<DenormalsAreZero> scope =
+        is_packed ? std::optional<DenormalsAreZero>(std::in_place) : std::nullopt;
+    if (is_packed) task.scratch = &args.scratch[num_input_bytes + thread * num_thread_bytes];
+    function(task, panel_begin, panel_end);
+  };
+  for_grouped_panels<LinearTask>(executor, work, make, run);
 }
 
 }  // namespace millrace

@@ -49,8 +49,7 @@ struct LinearArgs {
   RowsForm out_form = RowsForm::kFloats;
   std::span<std::byte> scratch = {};  // linear_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // of the matrix after this one: changes no result
-  // Which rows are multiplied by which panels, if not all by all: x and out are floats then, and
-  // the scratch is that of kGroupedRowsFactor times as many tokens.
+  // Which rows are multiplied by which panels, if not all by all: x and out are floats then.
   std::optional<RowGroups> groups = {};
 };
 

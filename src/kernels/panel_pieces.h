@@ -2,10 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <optional>
+#include <span>
 
 #include "base/math.h"
 #include "kernels/executor.h"
+#include "kernels/experts/row_groups.h"
 #include "kernels/panel_data.h"
 
 namespace millrace {
@@ -54,6 +58,41 @@ void for_panels(const Executor& executor, const PanelWork& work, const F& functi
         }
       }
   );
+}
+
+struct GroupedWork {
+  PanelData panels;  // of the whole matrix
+  size_t num_rows = 0;
+  std::optional<RowGroups> groups;  // none: all rows are multiplied by all panels
+  PanelData next;
+};
+
+// A product, some groups at a time: make_task(group, first_panel), a Task, of each on this thread,
+// then run(thread, task, panel_begin, panel_end) as for_panels() does.
+template <class Task, class MakeTask, class Run>
+void for_grouped_panels(
+    const Executor& executor, const GroupedWork& work, const MakeTask& make_task, const Run& run
+) {
+  const RowGroup all_rows = {.num_rows = work.num_rows};
+  const RowGroups all = work.groups.value_or(RowGroups{{&all_rows, 1}, work.panels.num_panels});
+  for (size_t first = 0; first < all.groups.size(); first += kGroupsAtOnce) {
+    const size_t count = std::min(kGroupsAtOnce, all.groups.size() - first);
+    const std::span<const RowGroup> groups = all.groups.subspan(first, count);
+    std::array<Task, kGroupsAtOnce> tasks;  // the first `count` of them
+    for (size_t i = 0; i < count; ++i) {
+      tasks[i] = make_task(groups[i], groups[i].part * all.part_panels);
+    }
+    const PanelWork some = {
+        .num_groups = count,
+        .num_panels = all.part_panels,
+        .panel_bytes = work.panels.panel_bytes,
+        .num_tokens = num_rows_of(groups),
+        .next = work.next,
+    };
+    for_panels(executor, some, [&](size_t thread, size_t group, size_t begin, size_t end) {
+      run(thread, tasks[group], begin, end);
+    });
+  }
 }
 
 }  // namespace millrace

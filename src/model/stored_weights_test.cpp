@@ -150,6 +150,18 @@ TEST(StoredWeights, AreNotRoundedToAnotherFormat) {
 }
 
 // Any bytes are some weights: what cannot be checked must not crash.
+TEST(StoredWeights, OfExpertsAreRefused) {
+  ModelConfig config = stored_config(ModelFamily::kQwen3, QuantizedFormat::kInt8);
+  const TinyWeights source(original(config), 5);
+  config.family = ModelFamily::kQwen3Moe;
+  config.moe.emplace();
+  ThreadPool pool(1);
+  const WeightFormat format = {DType::kBFloat16, QuantizedFormat::kInt8};
+  const Result<ModelWeights> weights = load_stored_weights(config, source, format, pool);
+  ASSERT_FALSE(weights);
+  EXPECT_EQ(weights.error(), unsupported("qwen3_moe models cannot be stored quantized yet"));
+}
+
 TEST(StoredWeights, OfAnyBytesRun) {
   const TemporaryDirectory directory;
   const ModelConfig config = stored_config(ModelFamily::kQwen2, QuantizedFormat::kInt4);

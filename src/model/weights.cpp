@@ -79,7 +79,7 @@ class Loader {
   Result<WeightMatrix> expert_parts(const ExpertNames& experts, const std::string& name) {
     const TensorInfo& first = find(experts.tensor(0, name));
     const size_t num_panels = div_ceil(num_rows_of(first), kPanelRows);
-    Result<WeightMatrix> packed = allocate_parts(experts, num_panels, first);
+    Result<WeightMatrix> packed = allocate_parts(experts.num_experts, num_panels, first);
     if (!packed) return packed;
     for (size_t expert = 0; expert < experts.num_experts; ++expert) {
       const PanelPlaces places = {.first = expert * num_panels, .step = 1};
@@ -92,30 +92,18 @@ class Loader {
   Result<WeightMatrix> alternating_expert_parts(
       const ExpertNames& experts, const std::string& even, const std::string& odd
   ) {
-    const TensorInfo& first = find(experts.tensor(0, even));
-    const size_t num_panels = 2 * div_ceil(num_rows_of(first), kPanelRows);
-    Result<WeightMatrix> packed = allocate_parts(experts, num_panels, first);
-    if (!packed) return packed;
+    std::vector<Pair> pairs;
     for (size_t expert = 0; expert < experts.num_experts; ++expert) {
-      const size_t begin = expert * num_panels;
-      fill(*packed, {experts.tensor(expert, even)}, {.first = begin, .step = 2}, {});
-      fill(*packed, {experts.tensor(expert, odd)}, {.first = begin + 1, .step = 2}, {});
+      pairs.push_back({experts.tensor(expert, even), experts.tensor(expert, odd)});
     }
-    return whole(*std::move(packed), {experts.any(even), experts.any(odd)});
+    return alternating(pairs, {experts.any(even), experts.any(odd)}, {});
   }
 
   // Two matrices of the same shape, their panels in turn.
   Result<WeightMatrix> alternating(
       const std::string& even, const std::string& odd, const MatrixPlace& place
   ) {
-    const MatrixFormat format = options_.format.of_layers();
-    const size_t num_rows = 2 * round_up(num_rows_of(find(even)), kPanelRows);
-    Result<WeightMatrix> packed = WeightMatrix::allocate(format, num_rows, num_columns_of(even));
-    if (!packed) return packed;
-    const std::optional<ErrorFeedback> feedback = feedback_of(format, place);
-    fill(*packed, {even}, {.first = 0, .step = 2}, feedback);
-    fill(*packed, {odd}, {.first = 1, .step = 2}, feedback);
-    return whole(*std::move(packed), {even, odd});
+    return alternating({{even, odd}}, {even, odd}, feedback_of(options_.format.of_layers(), place));
   }
 
  private:
@@ -125,10 +113,32 @@ class Loader {
     size_t step;
   };
 
-  Result<WeightMatrix> allocate_parts(
-      const ExpertNames& experts, size_t part_panels, const TensorInfo& like
-  ) const {
-    const size_t num_rows = experts.num_experts * part_panels * kPanelRows;
+  struct Pair {
+    std::string even;
+    std::string odd;
+  };
+
+  // Pairs of one shape, one below the other. `shown`: what an error calls them.
+  Result<WeightMatrix> alternating(
+      const std::vector<Pair>& pairs,
+      const std::vector<std::string>& shown,
+      const std::optional<ErrorFeedback>& feedback
+  ) {
+    const TensorInfo& first = find(pairs.front().even);
+    const size_t num_panels = 2 * div_ceil(num_rows_of(first), kPanelRows);
+    Result<WeightMatrix> packed = allocate_parts(pairs.size(), num_panels, first);
+    if (!packed) return packed;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const size_t begin = i * num_panels;
+      fill(*packed, {pairs[i].even}, {.first = begin, .step = 2}, feedback);
+      fill(*packed, {pairs[i].odd}, {.first = begin + 1, .step = 2}, feedback);
+    }
+    return whole(*std::move(packed), shown);
+  }
+
+  Result<WeightMatrix> allocate_parts(size_t num_parts, size_t part_panels, const TensorInfo& like)
+      const {
+    const size_t num_rows = num_parts * part_panels * kPanelRows;
     const auto num_columns = static_cast<size_t>(like.shape[1]);
     return WeightMatrix::allocate(options_.format.of_layers(), num_rows, num_columns);
   }

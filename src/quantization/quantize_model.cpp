@@ -136,7 +136,7 @@ std::vector<float> divisors_of(
 }  // namespace
 
 Result<void> check_quantizable(const ModelConfig& config) {
-  return check_dense_model(config, "calibrated (--quantization rounds them while loading)");
+  return check_dense_model(config, "calibrated");
 }
 
 Result<QuantizedModel> quantize_model(

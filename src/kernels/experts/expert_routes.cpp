@@ -1,7 +1,6 @@
 #include "kernels/experts/expert_routes.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "kernels/exp.h"
@@ -64,7 +63,7 @@ void ExpertRoutes::choose(const Executor& executor, Rows logits) {
   group_rows();
 }
 
-void ExpertRoutes::choose_for(std::span<float> probabilities, size_t token) {
+void ExpertRoutes::choose_for(std::span<const float> probabilities, size_t token) {
   const size_t begin = token * choice_.num_per_token;
   float sum = 0.0F;
   for (size_t i = 0; i < choice_.num_per_token; ++i) {
@@ -116,25 +115,26 @@ void ExpertRoutes::gather(const Executor& executor, ConstRows x, Rows grouped) c
 void ExpertRoutes::add_to(const Executor& executor, ConstRows grouped, Rows out) const {
   CHECK(out.num_rows == num_tokens_ && grouped.num_rows == num_rows(), "a row for each route");
   CHECK(out.num_columns == grouped.num_columns, "the outputs of the experts");
-  // As many sums at once as stay in the first cache, and near enough to be added in registers.
-  constexpr size_t kSums = 64;
-  const size_t num_each = choice_.num_per_token;
-  executor.for_row_ranges(num_tokens_, num_each * out.num_columns, [&](size_t begin, size_t end) {
+  const size_t num_columns = choice_.num_per_token * out.num_columns;
+  executor.for_row_ranges(num_tokens_, num_columns, [&](size_t begin, size_t end) {
     for (size_t token = begin; token < end; ++token) {
-      const uint32_t* const rows = &rows_[token * num_each];
-      const float* const scales = &weights_[token * num_each];
-      for (size_t column = 0; column < out.num_columns; column += kSums) {
-        const size_t count = std::min(kSums, out.num_columns - column);
-        float sums[kSums] = {};
-        for (size_t i = 0; i < num_each; ++i) {
-          const float* const part = grouped.row(rows[i]) + column;
-          for (size_t j = 0; j < count; ++j) sums[j] += scales[i] * part[j];
-        }
-        float* const place = out.row(token) + column;
-        for (size_t j = 0; j < count; ++j) place[j] += sums[j];
-      }
+      add_token_to(token, grouped, {out.row(token), out.num_columns});
     }
   });
+}
+
+void ExpertRoutes::add_token_to(size_t token, ConstRows grouped, std::span<float> out) const {
+  constexpr size_t kSums = 64;  // at once
+  const size_t begin = token * choice_.num_per_token;
+  for (size_t column = 0; column < out.size(); column += kSums) {
+    const size_t count = std::min(kSums, out.size() - column);
+    float sums[kSums] = {};
+    for (size_t route = begin; route < begin + choice_.num_per_token; ++route) {
+      const float* const part = grouped.row(rows_[route]) + column;
+      for (size_t i = 0; i < count; ++i) sums[i] += weights_[route] * part[i];
+    }
+    for (size_t i = 0; i < count; ++i) out[column + i] += sums[i];
+  }
 }
 
 void add_gated(const Executor& executor, ConstRows gates, ConstRows x, Rows out) {

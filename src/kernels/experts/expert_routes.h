@@ -49,16 +49,16 @@ class ExpertRoutes {
   void add_to(const Executor& executor, ConstRows grouped, Rows out) const;
 
  private:
-  void choose_for(std::span<float> logits, size_t token);
+  void choose_for(std::span<const float> probabilities, size_t token);
   void group_rows();
+  void add_token_to(size_t token, ConstRows grouped, std::span<float> out) const;
 
   ExpertChoice choice_;
   size_t num_tokens_ = 0;
   std::vector<int32_t> experts_;  // [num_tokens, num_per_token]
   std::vector<float> weights_;    // the same
   std::vector<uint32_t> rows_;    // the same: the grouped row
-  std::vector<uint32_t>
-      begins_;  // [num_experts]: the next row of each expert, while they are dealt
+  std::vector<uint32_t> begins_;  // [num_experts]: each expert's next row, while rows are dealt
   std::vector<RowGroup> groups_;
 };
 

@@ -2,11 +2,12 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "kernels/packed_matrix.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kPanelRows = 16;
+constexpr size_t kPanelRows = PackedMatrix::kPanelRows;
 
 void check_groups(const RowGroups& groups, size_t num_rows, const PanelData& panels) {
   for (const RowGroup& group : groups.groups) {

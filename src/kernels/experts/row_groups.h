@@ -2,7 +2,6 @@
 // of rows by panels of its own, as the tokens of an expert by that expert's matrix.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -26,20 +25,8 @@ struct RowGroups {
   size_t part_panels = 0;            // of a part, one below the other; even for kSiluMul
 };
 
-// The scratch of a product with groups is that of so many times as many rows: tiles of 16 rows may
-// hold little more than half as many.
-constexpr size_t kGroupedRowsFactor = 2;
-
 // So many groups are multiplied in one phase; what is known of each stands on the stack meanwhile.
 constexpr size_t kGroupsAtOnce = 64;
-
-// function(groups) with up to kGroupsAtOnce of them at a time.
-template <class F>
-void for_groups_at_once(const RowGroups& all, const F& function) {
-  for (size_t begin = 0; begin < all.groups.size(); begin += kGroupsAtOnce) {
-    function(all.groups.subspan(begin, std::min(kGroupsAtOnce, all.groups.size() - begin)));
-  }
-}
 
 [[nodiscard]] size_t num_rows_of(std::span<const RowGroup> groups);
 

@@ -60,7 +60,8 @@ struct Problem {
   WeightFormat format;
   LinearEpilogue epilogue;
   std::vector<float> x;
-  std::vector<float> out;  // as it is before
+  std::vector<float> bias;  // of all packed rows
+  std::vector<float> out;   // as it is before
 
   size_t num_rows() const { return x.size() / kNumInputs; }
 };
@@ -82,7 +83,7 @@ std::vector<float> solve(
       executor,
       {.x = rows_of(x, kNumInputs),
        .weights = weights,
-       .bias = {},
+       .bias = problem.bias,
        .out = rows_of(out, kNumOutputs),
        .epilogue = problem.epilogue,
        .rounding = quantization ? quantization->rounding : InputRounding(),
@@ -96,6 +97,11 @@ template <class T>
 std::vector<T> rows_of_group(const std::vector<T>& all, const RowGroup& group, size_t num_columns) {
   const auto begin = all.begin() + static_cast<ptrdiff_t>(group.row_begin * num_columns);
   return {begin, begin + static_cast<ptrdiff_t>(group.num_rows * num_columns)};
+}
+
+std::vector<float> part_of(const std::vector<float>& all, size_t part, size_t size) {
+  const auto begin = all.begin() + static_cast<ptrdiff_t>(part * size);
+  return {begin, begin + static_cast<ptrdiff_t>(size)};
 }
 
 class RowGroupsOnIsa : public testing::TestWithParam<Isa> {};
@@ -129,6 +135,7 @@ TEST_P(RowGroupsOnIsa, MultiplyEachGroupByItsPartAlone) {
           .format = format,
           .epilogue = epilogue,
           .x = random_floats(num_rows * kNumInputs, 1),
+          .bias = random_floats(kNumParts * part_panels * kPanelRows, 3),
           .out = random_floats(num_rows * kNumOutputs, 2),
       };
       const std::vector<float> found =
@@ -140,6 +147,7 @@ TEST_P(RowGroupsOnIsa, MultiplyEachGroupByItsPartAlone) {
             .format = format,
             .epilogue = epilogue,
             .x = rows_of_group(problem.x, group, kNumInputs),
+            .bias = part_of(problem.bias, group.part, part_panels * kPanelRows),
             .out = rows_of_group(problem.out, group, kNumOutputs),
         };
         ASSERT_EQ(

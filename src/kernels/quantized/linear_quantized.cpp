@@ -1,7 +1,6 @@
 #include "kernels/quantized/linear_quantized.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "base/check.h"
@@ -176,34 +175,25 @@ void linear_quantized(const Executor& asked, const LinearQuantizedArgs& args) {
   const size_t num_input_bytes =
       bytes_of_inputs(args.rounding, num_scratch_rows(args), args.x.num_columns);
   const EncodedInputs inputs = encode_inputs(executor, args);
-  const RowGroup all_rows = {.num_rows = args.x.num_rows};
-  const RowGroups groups =
-      args.groups.value_or(RowGroups{{&all_rows, 1}, args.weights.num_panels()});
-  for_groups_at_once(groups, [&](std::span<const RowGroup> some) {
-    std::array<QuantizedTask, kGroupsAtOnce> tasks;
-    for (size_t i = 0; i < some.size(); ++i) {
-      const RowGroup& group = some[i];
-      const EncodedInputs own = inputs_of(executor, args, inputs, group);
-      tasks[i] = make_task(executor, args, own, group, group.part * groups.part_panels);
-    }
-    const PanelWork work = {
-        .num_groups = some.size(),
-        .num_panels = groups.part_panels,
-        .panel_bytes = args.weights.panel_bytes(),
-        .num_tokens = num_rows_of(some),
-        .next = args.next,
-    };
-    for_panels(executor, work, [&](size_t thread, size_t group, size_t begin, size_t end) {
-      const std::optional<DenormalsAreZero> scope =
-          multiplies_bfloat16(executor.isa, args.weights.format())
-              ? std::optional<DenormalsAreZero>(std::in_place)
-              : std::nullopt;
-      QuantizedTask own = tasks[group];
-      own.output.scratch =
-          &args.scratch[num_input_bytes + thread * amx_scratch_bytes(args.x.num_rows)];
-      function(own, begin, end);
-    });
-  });
+  const GroupedWork work = {
+      .panels = args.weights.panels(),
+      .num_rows = args.x.num_rows,
+      .groups = args.groups,
+      .next = args.next,
+  };
+  const auto make = [&](const RowGroup& group, size_t first_panel) {
+    return make_task(executor, args, inputs_of(executor, args, inputs, group), group, first_panel);
+  };
+  const auto run = [&](size_t thread, QuantizedTask task, size_t panel_begin, size_t panel_end) {
+    const std::optional<DenormalsAreZero> scope =
+        multiplies_bfloat16(executor.isa, args.weights.format())
+            ? std::optional<DenormalsAreZero>(std::in_place)
+            : std::nullopt;
+    task.output.scratch =
+        &args.scratch[num_input_bytes + thread * amx_scratch_bytes(args.x.num_rows)];
+    function(task, panel_begin, panel_end);
+  };
+  for_grouped_panels<QuantizedTask>(executor, work, make, run);
 }
 
 }  // namespace millrace

@@ -50,8 +50,12 @@ struct LinearQuantizedArgs {
   InputRounding rounding;             // of x, but with AMX; not kGroups for weights of 4 bits
   std::span<std::byte> scratch = {};  // linear_quantized_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // as LinearArgs
+  // As LinearArgs; the scratch is that of kGroupedRowsFactor times as many tokens then.
   std::optional<RowGroups> groups = {};
 };
+
+// Tiles of 16 rows may hold little more than half as many.
+constexpr size_t kGroupedRowsFactor = 2;
 
 // Where x stands as the kernel reads it, and where each thread keeps sums. The same for every
 // instruction set.

@@ -10,6 +10,7 @@
 #include "kernels/executor.h"
 #include "kernels/linear.h"
 #include "kernels/packed_matrix.h"
+#include "kernels/quantized/linear_quantized.h"
 #include "kernels/quantized/quantization.h"
 #include "kernels/quantized/quantized_matrix.h"
 #include "kernels/rows.h"
@@ -80,10 +81,10 @@ struct MultiplyArgs {
   LinearEpilogue epilogue = LinearEpilogue::kStore;
   RowsForm x_form = RowsForm::kFloats;
   RowsForm out_form = RowsForm::kFloats;
-  InputRounding rounding = {};        // as LinearQuantizedArgs
-  std::span<std::byte> scratch = {};  // multiply_scratch_bytes(), aligned to 64 bytes
-  PanelData next = {};                // as LinearArgs
-  std::optional<RowGroups> groups = {};
+  InputRounding rounding = {};           // as LinearQuantizedArgs
+  std::span<std::byte> scratch = {};     // multiply_scratch_bytes(), aligned to 64 bytes
+  PanelData next = {};                   // as LinearArgs
+  std::optional<RowGroups> groups = {};  // as LinearQuantizedArgs
 };
 
 // linear() or linear_quantized().
