@@ -76,6 +76,7 @@ struct Avx2Dots {
 // of all groups lie on the stack.
 struct TileShape {
   static constexpr size_t tokens_for(size_t num_panels) { return num_panels == 1 ? 4 : 2; }
+  static constexpr size_t kFewTerms = 8;
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ struct WideningDots : Avx512DotsBase {
 // 32 registers: twice 2 x 4 sums, 2 x 2 of widened weights, 2 of inputs.
 struct TileShape {
   static constexpr size_t tokens_for(size_t num_panels) { return num_panels == 1 ? 8 : 4; }
+  static constexpr size_t kFewTerms = 8;
 };
 
 }  // namespace

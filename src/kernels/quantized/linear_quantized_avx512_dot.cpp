@@ -15,6 +15,7 @@ struct Dots : Avx512DotsBase {
 // 32 registers: twice 2 x 6 sums, 2 panels of weights, an input, the codes and their mask.
 struct TileShape {
   static constexpr size_t tokens_for(size_t num_panels) { return num_panels == 1 ? 8 : 6; }
+  static constexpr size_t kFewTerms = 4;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // linear_quantized on sixteen lanes: the order in which tiles (quantized_tile_lanes.h) pass over
 // panels, groups and tokens. See lanes.h for the rules of this file. A type `Shape` says how many
-// tokens a tile has: tokens_for(panels), for one panel and for two.
+// tokens a tile has, tokens_for(panels), for one panel and for two, and kFewTerms (below).
 #pragma once
 
 #include "kernels/lanes.h"
@@ -21,14 +21,15 @@ constexpr TokenBlocks kBlocks = {
     .num_tile_tokens = 1};
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
 constexpr size_t kBlockWeightBytes = 16384;
-// Up to so many tokens take one panel after another: one stream of reads, which is what the
-// processor fetches ahead best (32 GB/s instead of 20 with 14 groups and a thread). More of them
-// share the loads of two panels, and ask for the next two meanwhile: they compute for so long that
-// the processor forgets what it fetches ahead.
+// Up to so many tokens may take one panel after another: one stream of reads, which is what the
+// processor fetches ahead best (32 GB/s instead of 24 with one token and a thread for each core of
+// Zen 4). More of them share the loads of two panels, and ask for the next two meanwhile: they
+// compute for so long that the processor forgets what it fetches ahead.
 constexpr size_t kFewTokens = 4;
-// Few tokens take two panels at once, too, if rows have more groups (of each term) than these, as
-// their inputs would fall out of the first cache until the next panel; not where weights are asked
-// for far ahead (QuantizedTask::output.hint_bytes).
+// That long are more than two terms of inputs for each weight; and more than Shape::kFewTerms, if
+// rows have no more groups (of each term) than these, so that inputs stay in the first cache until
+// the next panel. Not where weights are asked for far ahead (QuantizedTask::output.hint_bytes).
+constexpr size_t kFewTermsOfLongRows = 2;
 constexpr size_t kFewGroups = 28;
 
 // add_groups() for 1 .. Shape::tokens_for(kPanels) tokens.
@@ -116,14 +117,18 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
 }
 
 // Whether so many tokens pass by one panel after the other.
-inline bool are_few(const QuantizedTask& task, size_t num_tokens) {
+template <class Shape>
+bool are_few(const QuantizedTask& task, size_t num_tokens) {
+  if (num_tokens > kFewTokens) return false;
+  if (task.output.hint_bytes > 0) return true;
   const bool are_short_rows = task.num_groups * task.num_terms <= kFewGroups;
-  return num_tokens <= kFewTokens && (are_short_rows || task.output.hint_bytes > 0);
+  const size_t num_terms_max = are_short_rows ? Shape::kFewTerms : kFewTermsOfLongRows;
+  return num_tokens * task.num_terms <= num_terms_max;
 }
 
 template <class Dots, class Shape, class Weights, class Scales, size_t kPanels>
 void run_quantized_panels(const QuantizedTask& task, const TilePlace& place) {
-  if (are_few(task, place.num_tokens)) {
+  if (are_few<Shape>(task, place.num_tokens)) {
     run_few<Dots, Shape, Weights, Scales, kPanels>(task, place);
   } else {
     run_block<Dots, Shape, Weights, Scales, kPanels>(task, place);
