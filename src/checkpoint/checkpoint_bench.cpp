@@ -29,6 +29,15 @@ BENCHMARK_CAPTURE(dequantize_one, bf16, StorageType::kBF16);
 BENCHMARK_CAPTURE(dequantize_one, q8_0, StorageType::kQ8_0);
 BENCHMARK_CAPTURE(dequantize_one, q4_0, StorageType::kQ4_0);
 BENCHMARK_CAPTURE(dequantize_one, q4_1, StorageType::kQ4_1);
+BENCHMARK_CAPTURE(dequantize_one, q5_0, StorageType::kQ5_0);
+BENCHMARK_CAPTURE(dequantize_one, q5_1, StorageType::kQ5_1);
+BENCHMARK_CAPTURE(dequantize_one, iq4_nl, StorageType::kIQ4_NL);
+BENCHMARK_CAPTURE(dequantize_one, q2_k, StorageType::kQ2_K);
+BENCHMARK_CAPTURE(dequantize_one, q3_k, StorageType::kQ3_K);
+BENCHMARK_CAPTURE(dequantize_one, q4_k, StorageType::kQ4_K);
+BENCHMARK_CAPTURE(dequantize_one, q5_k, StorageType::kQ5_K);
+BENCHMARK_CAPTURE(dequantize_one, q6_k, StorageType::kQ6_K);
+BENCHMARK_CAPTURE(dequantize_one, iq4_xs, StorageType::kIQ4_XS);
 
 void read_dummy_rows(benchmark::State& state) {
   std::vector<TensorInfo> infos(1);

@@ -1,101 +1,66 @@
 #include "checkpoint/dequantize.h"
 
 #include <bit>
-#include <cstdint>
 #include <cstring>
 
 #include "base/check.h"
+#include "checkpoint/blocks/block_bytes.h"
+#include "checkpoint/blocks/blocks.h"
 
 namespace millrace {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "files are read as they lie");
-
-constexpr size_t kBlockElements = 32;
-constexpr size_t kHalfBlock = kBlockElements / 2;
-
-uint16_t load_u16(const std::byte* from) {
-  uint16_t value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-// to_float(Float16) without branches, so that a loop over it becomes vector code: as a float the
-// bits are too small by 2^112, whether the half is subnormal or not, and the product is exact.
-float half_to_float(uint16_t half) {
-  const uint32_t magnitude = half & 0x7FFFU;
-  const auto sign = static_cast<uint32_t>(half & 0x8000U) << 16;
-  const uint32_t infinite = magnitude > 0x7BFFU ? 0x7F800000U : 0U;
-  const float value = std::bit_cast<float>(magnitude << 13) * 0x1.0p112F;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | infinite | sign);
-}
-
-void dequantize_f32(const std::byte* stored, std::span<float> out) {
+void read_f32(const std::byte* stored, std::span<float> out) {
   if (!out.empty()) std::memcpy(out.data(), stored, out.size_bytes());
 }
 
-void dequantize_f16(const std::byte* stored, std::span<float> out) {
-  for (size_t i = 0; i < out.size(); ++i) out[i] = half_to_float(load_u16(stored + 2 * i));
+void read_f16(const std::byte* stored, std::span<float> out) {
+  for (size_t i = 0; i < out.size(); ++i) out[i] = blocks::load_half(stored + 2 * i);
 }
 
-void dequantize_bf16(const std::byte* stored, std::span<float> out) {
+void read_bf16(const std::byte* stored, std::span<float> out) {
   for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = std::bit_cast<float>(static_cast<uint32_t>(load_u16(stored + 2 * i)) << 16);
+    out[i] = std::bit_cast<float>(static_cast<uint32_t>(blocks::load_u16(stored + 2 * i)) << 16);
   }
 }
 
-void dequantize_q8_0(const std::byte* block, std::span<float> out) {
-  for (size_t begin = 0; begin < out.size(); begin += kBlockElements, block += 34) {
-    const float scale = half_to_float(load_u16(block));
-    int8_t quants[kBlockElements];
-    std::memcpy(quants, block + 2, sizeof quants);
-    float* x = out.data() + begin;
-    for (size_t i = 0; i < kBlockElements; ++i) x[i] = scale * static_cast<float>(quants[i]);
-  }
-}
+struct StorageFormat {
+  BlockLayout layout;
+  void (*read)(const std::byte* stored, std::span<float> out);
+};
 
-void dequantize_q4_0(const std::byte* block, std::span<float> out) {
-  for (size_t begin = 0; begin < out.size(); begin += kBlockElements, block += 18) {
-    const float scale = half_to_float(load_u16(block));
-    uint8_t quants[kHalfBlock];
-    std::memcpy(quants, block + 2, sizeof quants);
-    float* x = out.data() + begin;
-    for (size_t i = 0; i < kHalfBlock; ++i) {
-      x[i] = scale * static_cast<float>((quants[i] & 0x0F) - 8);
-      x[i + kHalfBlock] = scale * static_cast<float>((quants[i] >> 4) - 8);
-    }
-  }
-}
-
-void dequantize_q4_1(const std::byte* block, std::span<float> out) {
-  for (size_t begin = 0; begin < out.size(); begin += kBlockElements, block += 20) {
-    const float scale = half_to_float(load_u16(block));
-    const float minimum = half_to_float(load_u16(block + 2));
-    uint8_t quants[kHalfBlock];
-    std::memcpy(quants, block + 4, sizeof quants);
-    float* x = out.data() + begin;
-    for (size_t i = 0; i < kHalfBlock; ++i) {
-      x[i] = scale * static_cast<float>(quants[i] & 0x0F) + minimum;
-      x[i + kHalfBlock] = scale * static_cast<float>(quants[i] >> 4) + minimum;
-    }
-  }
-}
-
-}  // namespace
-
-BlockLayout block_layout(StorageType storage) {
+StorageFormat format_of(StorageType storage) {
   switch (storage) {
     case StorageType::kF32:
-      return {.block_elements = 1, .block_bytes = 4};
+      return {{1, 4}, read_f32};
     case StorageType::kF16:
+      return {{1, 2}, read_f16};
     case StorageType::kBF16:
-      return {.block_elements = 1, .block_bytes = 2};
+      return {{1, 2}, read_bf16};
     case StorageType::kQ8_0:
-      return {.block_elements = kBlockElements, .block_bytes = 34};
+      return {{32, 34}, blocks::read_q8_0};
     case StorageType::kQ4_0:
-      return {.block_elements = kBlockElements, .block_bytes = 18};
+      return {{32, 18}, blocks::read_q4_0};
     case StorageType::kQ4_1:
-      return {.block_elements = kBlockElements, .block_bytes = 20};
+      return {{32, 20}, blocks::read_q4_1};
+    case StorageType::kQ5_0:
+      return {{32, 22}, blocks::read_q5_0};
+    case StorageType::kQ5_1:
+      return {{32, 24}, blocks::read_q5_1};
+    case StorageType::kIQ4_NL:
+      return {{32, 18}, blocks::read_iq4_nl};
+    case StorageType::kQ2_K:
+      return {{256, 84}, blocks::read_q2_k};
+    case StorageType::kQ3_K:
+      return {{256, 110}, blocks::read_q3_k};
+    case StorageType::kQ4_K:
+      return {{256, 144}, blocks::read_q4_k};
+    case StorageType::kQ5_K:
+      return {{256, 176}, blocks::read_q5_k};
+    case StorageType::kQ6_K:
+      return {{256, 210}, blocks::read_q6_k};
+    case StorageType::kIQ4_XS:
+      return {{256, 136}, blocks::read_iq4_xs};
     case StorageType::kOther:
       break;
   }
@@ -103,29 +68,20 @@ BlockLayout block_layout(StorageType storage) {
   return {};
 }
 
+}  // namespace
+
+BlockLayout block_layout(StorageType storage) {
+  return format_of(storage).layout;
+}
+
 void dequantize(StorageType storage, std::span<const std::byte> stored, std::span<float> out) {
-  const BlockLayout layout = block_layout(storage);
+  const auto [layout, read] = format_of(storage);
   CHECK(
       out.size() % layout.block_elements == 0 &&
           stored.size() == out.size() / layout.block_elements * layout.block_bytes,
       "stored bytes and elements do not belong together"
   );
-  switch (storage) {
-    case StorageType::kF32:
-      return dequantize_f32(stored.data(), out);
-    case StorageType::kF16:
-      return dequantize_f16(stored.data(), out);
-    case StorageType::kBF16:
-      return dequantize_bf16(stored.data(), out);
-    case StorageType::kQ8_0:
-      return dequantize_q8_0(stored.data(), out);
-    case StorageType::kQ4_0:
-      return dequantize_q4_0(stored.data(), out);
-    case StorageType::kQ4_1:
-      return dequantize_q4_1(stored.data(), out);
-    case StorageType::kOther:
-      return;
-  }
+  read(stored.data(), out);
 }
 
 }  // namespace millrace

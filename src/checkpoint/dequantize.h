@@ -10,11 +10,8 @@
 
 namespace millrace {
 
-// `block_bytes` bytes hold `block_elements` consecutive elements of a row.
-//   Q8_0: f16 d, 32 x int8 q:                x = d * q
-//   Q4_0: f16 d, 16 bytes of nibbles q:      x = d * (q - 8)
-//   Q4_1: f16 d, f16 m, 16 bytes of nibbles: x = d * q + m
-// Low nibbles are elements 0 to 15 of a block, high nibbles 16 to 31.
+// `block_bytes` bytes hold `block_elements` consecutive elements of a row. The block formats:
+// checkpoint/blocks/blocks.h.
 struct BlockLayout {
   size_t block_elements = 1;
   size_t block_bytes = 0;

@@ -47,7 +47,7 @@ using GgufValue = std::variant<uint64_t, int64_t, float, double, bool, std::stri
 struct GgufTensor {
   std::string name;
   StorageType storage = StorageType::kOther;
-  std::string_view type_name;        // "Q4_K": the format's name of the type
+  std::string_view type_name;        // "IQ2_S": the format's name of the type
   std::vector<int64_t> shape;        // outermost first, reversed from the file's order
   std::span<const std::byte> bytes;  // within the file
 };

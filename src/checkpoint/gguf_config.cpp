@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,25 +17,37 @@ namespace millrace {
 namespace {
 
 struct Architecture {
-  std::string_view gguf_name;  // general.architecture, also the model_type
+  std::string_view gguf_name;  // general.architecture
+  std::string_view model_type;
   std::string_view class_name;
+  bool has_experts = false;
+  // Whether a token's experts share a weight of 1, where the file does not say.
+  bool normalizes_topk = false;
 };
 
 constexpr std::array kArchitectures = {
-    Architecture{"llama", "LlamaForCausalLM"},
-    Architecture{"qwen2", "Qwen2ForCausalLM"},
-    Architecture{"qwen3", "Qwen3ForCausalLM"},
+    Architecture{"llama", "llama", "LlamaForCausalLM"},
+    Architecture{"qwen2", "qwen2", "Qwen2ForCausalLM"},
+    Architecture{"qwen3", "qwen3", "Qwen3ForCausalLM"},
+    Architecture{"qwen2moe", "qwen2_moe", "Qwen2MoeForCausalLM", true, false},
+    Architecture{"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", true, true},
 };
 
 // What a model of these architectures does not have; a file that sets one is another model.
-constexpr std::array<std::string_view, 6> kRefusedKeys = {
-    "expert_count",
+constexpr std::array<std::string_view, 10> kRefusedKeys = {
     "attention.sliding_window",
     "attention.scale",
     "logit_scale",
     "embedding_scale",
     "residual_scale",
+    "leading_dense_block_count",
+    "interleave_moe_layer_step",
+    "expert_group_count",
+    "expert_shared_count",
+    "expert_weights_scale",
 };
+// The same of models without experts.
+constexpr std::array<std::string_view, 1> kRefusedDenseKeys = {"expert_count"};
 
 Result<Architecture> read_architecture(const GgufFile& file) {
   const Result<std::optional<std::string>> name = file.string("general.architecture");
@@ -45,7 +58,8 @@ Result<Architecture> read_architecture(const GgufFile& file) {
   }
   return unsupported(
       fmt::format(
-          "GGUF: architecture '{}' is not supported (supported: llama, qwen2, qwen3)",
+          "GGUF: architecture '{}' is not supported (supported: llama, qwen2, qwen3, qwen2moe, "
+          "qwen3moe)",
           printable(**name)
       ),
       "general.architecture"
@@ -69,6 +83,10 @@ class ConfigWriter {
   }
   void set(std::string_view config_key, json::value value) {
     config_[config_key] = std::move(value);
+  }
+
+  void boolean(std::string_view gguf_key, std::string_view config_key) {
+    put(file_.boolean(prefix_ + std::string(gguf_key)), config_key);
   }
 
   std::optional<int64_t> find_integer(std::string_view config_key) const {
@@ -102,8 +120,10 @@ class ConfigWriter {
   std::optional<Error> error_;
 };
 
-Result<void> check_refused_keys(const GgufFile& file, std::string_view architecture) {
-  for (const std::string_view suffix : kRefusedKeys) {
+Result<void> check_refused_keys(
+    const GgufFile& file, std::string_view architecture, std::span<const std::string_view> refused
+) {
+  for (const std::string_view suffix : refused) {
     const std::string key = fmt::format("{}.{}", architecture, suffix);
     const GgufValue* value = file.find(key);
     if (value == nullptr) continue;
@@ -129,6 +149,15 @@ void write_sizes(const GgufFile& file, ConfigWriter& config) {
     config.set("vocab_size", embedding->shape.front());
   }
   config.set("tie_word_embeddings", file.find_tensor("output.weight") == nullptr);
+}
+
+void write_experts(const Architecture& architecture, ConfigWriter& config) {
+  config.integer("expert_count", "num_experts");
+  config.integer("expert_used_count", "num_experts_per_tok");
+  config.integer("expert_feed_forward_length", "moe_intermediate_size");
+  config.integer("expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+  config.set("norm_topk_prob", architecture.normalizes_topk);
+  config.boolean("expert_weights_norm", "norm_topk_prob");
 }
 
 // qwen3's head_dim has a default of its own in config.json; the format's default is this quotient.
@@ -247,20 +276,25 @@ Result<void> write_rope_divisors(const GgufFile& file, ConfigWriter& config) {
 Result<json::object> gguf_config(const GgufFile& file) {
   const Result<Architecture> architecture = read_architecture(file);
   if (!architecture) return architecture.error();
-  const Result<void> no_other = check_refused_keys(file, architecture->gguf_name);
-  if (!no_other) return no_other.error();
+  const std::string_view name = architecture->gguf_name;
+  if (Result<void> done = check_refused_keys(file, name, kRefusedKeys); !done) return done.error();
+  if (!architecture->has_experts) {
+    const Result<void> dense = check_refused_keys(file, name, kRefusedDenseKeys);
+    if (!dense) return dense.error();
+  }
 
-  ConfigWriter config(file, architecture->gguf_name);
-  config.set("model_type", json::string(architecture->gguf_name));
+  ConfigWriter config(file, name);
+  config.set("model_type", json::string(architecture->model_type));
   config.set("architectures", json::array({json::string(architecture->class_name)}));
   config.set("hidden_act", "silu");
   config.set("attention_bias", file.find_tensor("blk.0.attn_q.bias") != nullptr);
   write_sizes(file, config);
+  if (architecture->has_experts) write_experts(*architecture, config);
   write_head_dim(config);
   write_dtype(file, config);
   const Result<void> tokens = write_tokens(file, config);
   if (!tokens) return tokens.error();
-  const Result<void> rope_type = write_rope_type(file, architecture->gguf_name, config);
+  const Result<void> rope_type = write_rope_type(file, name, config);
   if (!rope_type) return rope_type.error();
   const Result<void> divisors = write_rope_divisors(file, config);
   if (!divisors) return divisors.error();

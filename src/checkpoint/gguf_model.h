@@ -16,8 +16,8 @@
 
 namespace millrace {
 
-// The object that config.json would hold. Architectures: llama, qwen2, qwen3; others, and metadata
-// that would change the result and has no counterpart, are refused by name. The rotary factors that
+// The object that config.json would hold. Architectures: llama, qwen2, qwen3, qwen2moe, qwen3moe;
+// others, and metadata that would change the result and has no counterpart, are refused by name. The rotary factors that
 // files of Llama 3.1 and later carry as a tensor become `rope_scaling`, if they are those of its
 // formula. Sizes are passed on as they stand: parse_model_config judges them.
 Result<json::object> gguf_config(const GgufFile& file);
@@ -31,7 +31,7 @@ Result<std::optional<std::string>> gguf_chat_template(const GgufFile& file);
 
 // The tensors of `file`, which was parsed from `mapped`. Rows of llama's q and k projections, which
 // the format stores in the order of interleaved rotary embeddings, come back in Hugging Face's
-// order.
+// order; a layer's experts, which are one tensor there, come back one by one.
 Result<std::unique_ptr<WeightSource>> gguf_weights(MappedFile mapped, const GgufFile& file);
 
 }  // namespace millrace

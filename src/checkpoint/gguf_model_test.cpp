@@ -84,7 +84,40 @@ TEST(GgufConfig, KeyLengthIsTheHeadsSize) {
   EXPECT_EQ(config->at("head_dim"), 16);
 }
 
+GgufWriter small_mixture(const std::string& architecture) {
+  GgufWriter writer = small_model(architecture);
+  writer.uint32(architecture + ".expert_count", 4)
+      .uint32(architecture + ".expert_used_count", 2)
+      .uint32(architecture + ".expert_feed_forward_length", 3);
+  return writer;
+}
+
+TEST(GgufConfig, NamesTheSizesOfExperts) {
+  Result<json::object> config =
+      config_of(small_mixture("qwen2moe").uint32("qwen2moe.expert_shared_feed_forward_length", 5));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->at("model_type"), "qwen2_moe");
+  EXPECT_EQ(config->at("architectures"), json::array({"Qwen2MoeForCausalLM"}));
+  EXPECT_EQ(config->at("num_experts"), 4);
+  EXPECT_EQ(config->at("num_experts_per_tok"), 2);
+  EXPECT_EQ(config->at("moe_intermediate_size"), 3);
+  EXPECT_EQ(config->at("shared_expert_intermediate_size"), 5);
+  EXPECT_EQ(config->at("norm_topk_prob"), false);
+
+  config = config_of(small_mixture("qwen3moe"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->at("architectures"), json::array({"Qwen3MoeForCausalLM"}));
+  EXPECT_EQ(config->at("norm_topk_prob"), true);
+  config = config_of(small_mixture("qwen3moe").boolean("qwen3moe.expert_weights_norm", 0));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->at("norm_topk_prob"), false);
+}
+
 TEST(GgufConfig, RefusesWhatWouldChangeTheResult) {
+  EXPECT_THAT(
+      error_of(small_mixture("qwen3moe").float32("qwen3moe.expert_weights_scale", 2.0F)),
+      HasSubstr("'qwen3moe.expert_weights_scale' is not supported")
+  );
   EXPECT_THAT(error_of(small_model("gemma3")), HasSubstr("architecture 'gemma3' is not supported"));
   EXPECT_THAT(error_of(GgufWriter()), HasSubstr("general.architecture is missing"));
   EXPECT_THAT(
@@ -218,18 +251,33 @@ std::vector<float> read_all(const WeightSource& source, const TensorInfo& info) 
   return values;
 }
 
-TEST(GgufWeights, AreBitForBitThoseOfTheGgufPackage) {
-  const OpenModel model = open_model(kGolden + "tiny-llama.gguf");
-  const Result<json::value> golden = read_json_file(kGolden + "tiny-llama.json");
+// The tensors of NAME.gguf are those that the gguf package reads (NAME.json).
+void expect_golden_weights(const WeightSource& weights, const std::string& name) {
+  const Result<json::value> golden = read_json_file(kGolden + name + ".json");
   ASSERT_TRUE(golden);
   const json::object& tensors = golden->at("tensors").as_object();
-  EXPECT_EQ(model.weights->tensors().size(), tensors.size());
-  for (const auto& [name, expected] : tensors) {
-    const TensorInfo* info = model.weights->find(name);
-    ASSERT_NE(info, nullptr) << name;
+  EXPECT_EQ(weights.tensors().size(), tensors.size());
+  for (const auto& [tensor, expected] : tensors) {
+    const TensorInfo* info = weights.find(tensor);
+    ASSERT_NE(info, nullptr) << tensor;
     EXPECT_EQ(info->shape, json::value_to<std::vector<int64_t>>(expected.at("shape")));
-    EXPECT_EQ(expected.at("fnv1a").as_string(), fnv1a(read_all(*model.weights, *info))) << name;
+    EXPECT_EQ(expected.at("fnv1a").as_string(), fnv1a(read_all(weights, *info))) << tensor;
   }
+}
+
+// Random bytes in every block format, and the experts of a layer, which become one matrix each.
+TEST(GgufWeights, OfEveryBlockFormatAndOfExpertsAreBitForBitThoseOfTheGgufPackage) {
+  Result<MappedFile> mapped = MappedFile::open(kGolden + "blocks.gguf");
+  const Result<GgufFile> file = GgufFile::parse(mapped->bytes());
+  ASSERT_TRUE(file) << file.error().message;
+  const auto weights = gguf_weights(std::move(*mapped), *file);
+  ASSERT_TRUE(weights) << weights.error().message;
+  expect_golden_weights(**weights, "blocks");
+}
+
+TEST(GgufWeights, AreBitForBitThoseOfTheGgufPackage) {
+  const OpenModel model = open_model(kGolden + "tiny-llama.gguf");
+  expect_golden_weights(*model.weights, "tiny-llama");
   EXPECT_EQ(model.config.at("rms_norm_eps"), 1e-5);
   EXPECT_EQ(model.config.at("head_dim"), 16);
   EXPECT_EQ(model.vocabulary->tokens.size(), 40U);
@@ -303,6 +351,8 @@ TEST(GgufWeights, RenamesWhatItKnowsAndNothingElse) {
           .f32("blk.0.ffn_down.weight", {6, 8})
           .f32("blk.x.ffn_down.weight", {6, 8})
           .f32("blk.0.ffn_gate_inp.weight", {8, 2})
+          .f32("blk.0.ffn_up_exps.weight", {2, 8})
+          .f32("blk.0.ffn_up.scale", {8})
           .f32("rope_freqs.weight", {4})
           .f32("odd", {4}),
       directory
@@ -317,22 +367,36 @@ TEST(GgufWeights, RenamesWhatItKnowsAndNothingElse) {
           "model.layers.12.self_attn.k_norm.weight",
           "model.layers.0.mlp.down_proj.weight",
           "blk.x.ffn_down.weight",
-          "blk.0.ffn_gate_inp.weight",
+          "model.layers.0.mlp.gate.weight",
+          "blk.0.ffn_up_exps.weight",
+          "blk.0.ffn_up.scale",
           "odd"
       )
   );
 }
 
-TEST(GgufWeights, RefusesHeadsThatDoNotDivideTheRows) {
-  const std::string bytes = small_model("llama").f32("blk.0.attn_q.weight", {8, 7}).file();
+std::string weights_error_of(const GgufWriter& writer) {
   const TemporaryDirectory directory;
-  directory.write("m.gguf", bytes);
+  directory.write("m.gguf", writer.file());
   Result<MappedFile> mapped = MappedFile::open(directory.path("m.gguf"));
   const Result<GgufFile> file = GgufFile::parse(mapped->bytes());
-  ASSERT_TRUE(file);
-  const Result<std::unique_ptr<WeightSource>> weights = gguf_weights(std::move(*mapped), *file);
-  ASSERT_FALSE(weights);
-  EXPECT_THAT(weights.error().message, HasSubstr("7 rows, which are not 2 heads"));
+  EXPECT_TRUE(file) << file.error().message;
+  const auto weights = gguf_weights(std::move(*mapped), *file);
+  return weights ? "no error" : weights.error().message;
+}
+
+TEST(GgufWeights, RefusesHeadsThatDoNotDivideTheRows) {
+  EXPECT_THAT(
+      weights_error_of(small_model("llama").f32("blk.0.attn_q.weight", {8, 7})),
+      HasSubstr("7 rows, which are not 2 heads")
+  );
+}
+
+TEST(GgufWeights, RefusesMoreExpertsThanAnyModelHas) {
+  EXPECT_THAT(
+      weights_error_of(small_model("qwen3moe").f32("blk.0.ffn_up_exps.weight", {1, 1, 4097})),
+      HasSubstr("'blk.0.ffn_up_exps.weight' is of 4097 experts, at most 4096 are read")
+  );
 }
 
 }  // namespace

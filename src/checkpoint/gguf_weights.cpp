@@ -39,7 +39,20 @@ constexpr std::array kLayerNames = {
     NamePair{"ffn_gate", "mlp.gate_proj"},
     NamePair{"ffn_up", "mlp.up_proj"},
     NamePair{"ffn_down", "mlp.down_proj"},
+    NamePair{"ffn_gate_inp", "mlp.gate"},
+    NamePair{"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+    NamePair{"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+    NamePair{"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+    NamePair{"ffn_down_shexp", "mlp.shared_expert.down_proj"},
 };
+
+// Of all experts of a layer in one tensor [experts, out, in].
+constexpr std::array kExpertNames = {
+    NamePair{"ffn_gate_exps", "gate_proj"},
+    NamePair{"ffn_up_exps", "up_proj"},
+    NamePair{"ffn_down_exps", "down_proj"},
+};
+constexpr int64_t kExpertsMax = 4096;  // of a tensor, so that the list of tensors stays small
 
 template <size_t N>
 std::string_view lookup(const std::array<NamePair, N>& names, std::string_view gguf) {
@@ -49,25 +62,42 @@ std::string_view lookup(const std::array<NamePair, N>& names, std::string_view g
   return {};
 }
 
+// "blk.3.attn_q.weight" in parts; none for a tensor that is no layer's.
+struct LayerTensorName {
+  uint32_t layer = 0;
+  std::string_view part;    // "attn_q"
+  std::string_view suffix;  // ".weight"
+};
+std::optional<LayerTensorName> parse_layer_name(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  const std::string_view stem = name.substr(0, dot);
+  if (dot == std::string_view::npos || !stem.starts_with("blk.")) return std::nullopt;
+  LayerTensorName parsed;
+  const char* const end = stem.data() + stem.size();
+  const auto [rest, error] = std::from_chars(stem.data() + 4, end, parsed.layer);
+  if (error != std::errc() || rest == end || *rest != '.') return std::nullopt;
+  parsed.part = std::string_view(rest + 1, static_cast<size_t>(end - rest - 1));
+  parsed.suffix = name.substr(dot);
+  return parsed;
+}
+
+bool is_known_suffix(std::string_view suffix) {
+  return suffix == ".weight" || suffix == ".bias";
+}
+
 // "blk.3.attn_q.weight" to "model.layers.3.self_attn.q_proj.weight". An unknown name stays as it
 // is, so that check_tensors can complain about it in the file's own words.
 std::string hugging_face_name(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  const std::string_view stem = name.substr(0, dot);
-  const std::string_view suffix = dot == std::string_view::npos ? "" : name.substr(dot);
-  if (suffix != ".weight" && suffix != ".bias") return std::string(name);
-  if (const std::string_view found = lookup(kModelNames, stem); !found.empty()) {
-    return fmt::format("{}{}", found, suffix);
+  if (const auto parsed = parse_layer_name(name)) {
+    const std::string_view found = lookup(kLayerNames, parsed->part);
+    if (found.empty() || !is_known_suffix(parsed->suffix)) return std::string(name);
+    return fmt::format("model.layers.{}.{}{}", parsed->layer, found, parsed->suffix);
   }
-  if (!stem.starts_with("blk.")) return std::string(name);
-  uint32_t layer = 0;
-  const char* const end = stem.data() + stem.size();
-  const auto [rest, error] = std::from_chars(stem.data() + 4, end, layer);
-  if (error != std::errc() || rest == end || *rest != '.') return std::string(name);
-  const std::string_view part(rest + 1, static_cast<size_t>(end - rest - 1));
-  const std::string_view found = lookup(kLayerNames, part);
-  if (found.empty()) return std::string(name);
-  return fmt::format("model.layers.{}.{}{}", layer, found, suffix);
+  const size_t dot = name.rfind('.');
+  const std::string_view suffix = dot == std::string_view::npos ? "" : name.substr(dot);
+  const std::string_view found = lookup(kModelNames, name.substr(0, dot));
+  if (found.empty() || !is_known_suffix(suffix)) return std::string(name);
+  return fmt::format("{}{}", found, suffix);
 }
 
 // Whether the values follow from the metadata and so are no weights.
@@ -198,31 +228,88 @@ class Interleaving {
   int64_t num_kv_heads_ = 0;
 };
 
+// The tensors of a file as Hugging Face's, each with its place.
+struct Listing {
+  std::vector<TensorInfo> infos;
+  std::vector<Placement> placements;
+
+  void add(std::string name, const GgufTensor& tensor, std::vector<int64_t> shape, Placement at) {
+    TensorInfo info;
+    info.name = std::move(name);
+    info.storage = tensor.storage;
+    info.shape = std::move(shape);
+    if (tensor.storage == StorageType::kOther) info.storage_name = tensor.type_name;
+    infos.push_back(std::move(info));
+    placements.push_back(at);
+  }
+};
+
+// A tensor of all experts of a layer as one for each of them, if it is one.
+Result<bool> list_experts(const GgufTensor& tensor, Listing& listing) {
+  const auto parsed = parse_layer_name(tensor.name);
+  const std::string_view name = parsed ? lookup(kExpertNames, parsed->part) : std::string_view();
+  if (name.empty() || parsed->suffix != ".weight" || tensor.shape.size() != 3) return false;
+  const int64_t num_experts = tensor.shape[0];
+  if (num_experts > kExpertsMax) {
+    return invalid_argument(
+        fmt::format(
+            "GGUF: tensor '{}' is of {} experts, at most {} are read",
+            printable(tensor.name),
+            num_experts,
+            kExpertsMax
+        ),
+        printable(tensor.name)
+    );
+  }
+  const size_t expert_bytes = tensor.bytes.size() / static_cast<size_t>(num_experts);
+  for (int64_t i = 0; i < num_experts; ++i) {
+    const size_t begin = static_cast<size_t>(i) * expert_bytes;
+    listing.add(
+        fmt::format("model.layers.{}.mlp.experts.{}.{}.weight", parsed->layer, i, name),
+        tensor,
+        {tensor.shape[1], tensor.shape[2]},
+        {.bytes = tensor.bytes.subspan(begin, expert_bytes), .interleaved_head_dim = {}}
+    );
+  }
+  return true;
+}
+
+// A matrix of one row is a vector in the format.
+std::vector<int64_t> hugging_face_shape(const GgufTensor& tensor, std::string_view name) {
+  if (name.ends_with(".mlp.shared_expert_gate.weight") && tensor.shape.size() == 1) {
+    return {1, tensor.shape[0]};
+  }
+  return tensor.shape;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<WeightSource>> gguf_weights(MappedFile mapped, const GgufFile& file) {
   const Result<Interleaving> interleaving = Interleaving::read(file);
   if (!interleaving) return interleaving.error();
-  std::vector<TensorInfo> infos;
-  std::vector<Placement> placements;
+  Listing listing;
   for (const GgufTensor& tensor : file.tensors()) {
     if (is_derived(tensor.name)) continue;
+    const Result<bool> is_of_experts = list_experts(tensor, listing);
+    if (!is_of_experts) return is_of_experts.error();
+    if (*is_of_experts) continue;
     const Result<std::optional<int64_t>> head_dim = interleaving->head_dim(tensor);
     if (!head_dim) return head_dim.error();
-    TensorInfo info;
-    info.name = hugging_face_name(tensor.name);
-    info.storage = tensor.storage;
-    info.shape = tensor.shape;
-    if (tensor.storage == StorageType::kOther) info.storage_name = tensor.type_name;
-    infos.push_back(std::move(info));
-    placements.push_back({.bytes = tensor.bytes, .interleaved_head_dim = *head_dim});
+    std::string name = hugging_face_name(tensor.name);
+    std::vector<int64_t> shape = hugging_face_shape(tensor, name);
+    listing.add(
+        std::move(name),
+        tensor,
+        std::move(shape),
+        {.bytes = tensor.bytes, .interleaved_head_dim = *head_dim}
+    );
   }
-  Result<TensorIndex> index = TensorIndex::build(std::move(infos));
+  Result<TensorIndex> index = TensorIndex::build(std::move(listing.infos));
   if (!index) return index.error();
   mapped.advise_sequential();
-  return std::unique_ptr<WeightSource>(
-      std::make_unique<GgufSource>(std::move(mapped), std::move(*index), std::move(placements))
-  );
+  return std::unique_ptr<WeightSource>(std::make_unique<GgufSource>(
+      std::move(mapped), std::move(*index), std::move(listing.placements)
+  ));
 }
 
 }  // namespace millrace

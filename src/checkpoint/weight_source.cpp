@@ -21,7 +21,7 @@ Result<void> check_readable(const TensorInfo& tensor) {
   return unsupported(
       fmt::format(
           "tensor '{}' has dtype {}, which is not supported yet as a weight "
-          "(supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1)",
+          "(supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS)",
           printable(tensor.name),
           tensor.storage_name
       ),

@@ -16,13 +16,30 @@ namespace millrace {
 
 // How a tensor lies in its file. kOther: a type that the format allows and nothing here can read;
 // such a tensor is listed all the same, and only who wants to load it is refused.
-enum class StorageType { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kOther };
+enum class StorageType {
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kIQ4_NL,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_XS,
+  kOther,
+};
 
 struct TensorInfo {
   std::string name;  // Hugging Face's name, also for GGUF files
   StorageType storage = StorageType::kF32;
   std::vector<int64_t> shape;     // outermost first: [out, in] for a matrix
-  std::string storage_name = {};  // the file's own word for kOther ("I32", "Q4_K"); else empty
+  std::string storage_name = {};  // the file's own word for kOther ("I32", "IQ2_S"); else empty
 
   // A row is all but the first dimension; a vector or a scalar is one row.
   int64_t num_rows() const;

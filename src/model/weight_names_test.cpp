@@ -218,7 +218,7 @@ class OneUnreadable : public WeightSource {
  public:
   explicit OneUnreadable(const ModelConfig& config) : tensors_(expected_tensors(config)) {
     tensors_[2].storage = StorageType::kOther;
-    tensors_[2].storage_name = "Q4_K";
+    tensors_[2].storage_name = "IQ2_S";
   }
   std::span<const TensorInfo> tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override {
@@ -239,7 +239,7 @@ TEST(CheckTensors, RefusesATypeThatCannotBeRead) {
   ASSERT_FALSE(good);
   EXPECT_THAT(
       good.error().message,
-      HasSubstr("tensor 'model.layers.0.self_attn.q_proj.weight' has dtype Q4_K")
+      HasSubstr("tensor 'model.layers.0.self_attn.q_proj.weight' has dtype IQ2_S")
   );
 }
 

@@ -1,0 +1,164 @@
+#include "checkpoint/blocks/block_bytes.h"
+#include "checkpoint/blocks/blocks.h"
+
+namespace millrace::blocks {
+namespace {
+
+constexpr size_t kBlock = 256;
+
+// Scales and minima of the groups of 32 of Q4_K and Q5_K: six bits each, those of groups 4 to 7 in
+// two parts.
+struct GroupScales {
+  std::array<float, 8> scales;
+  std::array<float, 8> minima;
+};
+GroupScales load_group_scales(const std::byte* block) {
+  const float scale = load_half(block);
+  const float minimum = load_half(block + 2);
+  const auto packed = load_bytes<12>(block + 4);
+  GroupScales groups;
+  for (size_t i = 0; i < 4; ++i) {
+    const uint8_t s = packed[i];
+    const uint8_t n = packed[i + 4];
+    const uint8_t rest = packed[i + 8];
+    groups.scales[i] = scale * static_cast<float>(s & 0x3F);
+    groups.minima[i] = minimum * static_cast<float>(n & 0x3F);
+    groups.scales[i + 4] = scale * static_cast<float>((rest & 0x0F) | (s >> 6 << 4));
+    groups.minima[i + 4] = minimum * static_cast<float>((rest >> 4) | (n >> 6 << 4));
+  }
+  return groups;
+}
+
+// Q3_K's sixteen scales: low four bits, then high two of four at a time.
+std::array<float, 16> load_q3_scales(const std::byte* stored, float scale) {
+  const auto packed = load_bytes<12>(stored);
+  std::array<float, 16> scales;
+  for (size_t i = 0; i < 16; ++i) {
+    const int low = packed[i % 8] >> (i / 8 * 4) & 0x0F;
+    const int high = packed[8 + i % 4] >> (i / 4 * 2) & 0x03;
+    scales[i] = scale * static_cast<float>((low | high << 4) - 32);
+  }
+  return scales;
+}
+
+}  // namespace
+
+// In Q2_K and Q3_K each 32 bytes hold 128 weights: bits 0 and 1 the first 32 of them, and so on.
+void read_q2_k(const std::byte* block, std::span<float> out) {
+  for (size_t begin = 0; begin < out.size(); begin += kBlock, block += 84) {
+    const auto groups = load_bytes<16>(block);
+    const auto quants = load_bytes<64>(block + 16);
+    const float scale = load_half(block + 80);
+    const float minimum = load_half(block + 82);
+    for (size_t group = 0; group < 16; ++group) {
+      const float group_scale = scale * static_cast<float>(groups[group] & 0x0F);
+      const float group_minimum = minimum * static_cast<float>(groups[group] >> 4);
+      const uint8_t* const q = quants.data() + group / 8 * 32 + group % 2 * 16;
+      const auto shift = static_cast<int>(group % 8 / 2 * 2);
+      float* const x = out.data() + begin + group * 16;
+      for (size_t i = 0; i < 16; ++i) {
+        x[i] = group_scale * static_cast<float>(q[i] >> shift & 0x03) - group_minimum;
+      }
+    }
+  }
+}
+
+void read_q3_k(const std::byte* block, std::span<float> out) {
+  for (size_t begin = 0; begin < out.size(); begin += kBlock, block += 110) {
+    const auto high = load_bytes<32>(block);
+    const auto quants = load_bytes<64>(block + 32);
+    const std::array<float, 16> scales = load_q3_scales(block + 96, load_half(block + 108));
+    for (size_t group = 0; group < 16; ++group) {
+      const uint8_t* const q = quants.data() + group / 8 * 32 + group % 2 * 16;
+      const uint8_t* const h = high.data() + group % 2 * 16;
+      const auto shift = static_cast<int>(group % 8 / 2 * 2);
+      const auto bit = static_cast<int>(group / 2);
+      float* const x = out.data() + begin + group * 16;
+      for (size_t i = 0; i < 16; ++i) {
+        const int code = (q[i] >> shift & 0x03) + ((h[i] >> bit & 0x01) << 2) - 4;
+        x[i] = scales[group] * static_cast<float>(code);
+      }
+    }
+  }
+}
+
+// In Q4_K and Q5_K each 32 bytes hold 64 weights, the first 32 in the low nibbles.
+void read_q4_k(const std::byte* block, std::span<float> out) {
+  for (size_t begin = 0; begin < out.size(); begin += kBlock, block += 144) {
+    const GroupScales groups = load_group_scales(block);
+    const auto quants = load_bytes<128>(block + 16);
+    for (size_t group = 0; group < 8; ++group) {
+      const uint8_t* const q = quants.data() + group / 2 * 32;
+      const auto shift = static_cast<int>(group % 2 * 4);
+      float* const x = out.data() + begin + group * 32;
+      for (size_t i = 0; i < 32; ++i) {
+        const auto code = static_cast<float>(q[i] >> shift & 0x0F);
+        x[i] = groups.scales[group] * code - groups.minima[group];
+      }
+    }
+  }
+}
+
+void read_q5_k(const std::byte* block, std::span<float> out) {
+  for (size_t begin = 0; begin < out.size(); begin += kBlock, block += 176) {
+    const GroupScales groups = load_group_scales(block);
+    const auto high = load_bytes<32>(block + 16);
+    const auto quants = load_bytes<128>(block + 48);
+    for (size_t group = 0; group < 8; ++group) {
+      const uint8_t* const q = quants.data() + group / 2 * 32;
+      const auto shift = static_cast<int>(group % 2 * 4);
+      const auto bit = static_cast<int>(group);
+      float* const x = out.data() + begin + group * 32;
+      for (size_t i = 0; i < 32; ++i) {
+        const int code = (q[i] >> shift & 0x0F) | (high[i] >> bit & 0x01) << 4;
+        x[i] = groups.scales[group] * static_cast<float>(code) - groups.minima[group];
+      }
+    }
+  }
+}
+
+// Each 64 bytes of nibbles and 32 of high bits hold 128 weights, 32 at a time.
+void read_q6_k(const std::byte* block, std::span<float> out) {
+  for (size_t begin = 0; begin < out.size(); begin += kBlock, block += 210) {
+    const auto low = load_bytes<128>(block);
+    const auto high = load_bytes<64>(block + 128);
+    int8_t scales[16];
+    std::memcpy(scales, block + 192, sizeof scales);
+    const float scale = load_half(block + 208);
+    for (size_t group = 0; group < 16; ++group) {
+      const size_t half = group / 8;
+      const size_t part = group % 8 / 2;
+      const uint8_t* const q = low.data() + half * 64 + part % 2 * 32 + group % 2 * 16;
+      const uint8_t* const h = high.data() + half * 32 + group % 2 * 16;
+      const auto shift = static_cast<int>(part / 2 * 4);
+      const auto high_shift = static_cast<int>(part * 2);
+      const float group_scale = scale * static_cast<float>(scales[group]);
+      float* const x = out.data() + begin + group * 16;
+      for (size_t i = 0; i < 16; ++i) {
+        const int code = ((q[i] >> shift & 0x0F) | (h[i] >> high_shift & 0x03) << 4) - 32;
+        x[i] = group_scale * static_cast<float>(code);
+      }
+    }
+  }
+}
+
+void read_iq4_xs(const std::byte* block, std::span<float> out) {
+  for (size_t begin = 0; begin < out.size(); begin += kBlock, block += 136) {
+    const float scale = load_half(block);
+    const uint16_t high = load_u16(block + 2);
+    const auto low = load_bytes<4>(block + 4);
+    const auto quants = load_bytes<128>(block + 8);
+    for (size_t group = 0; group < 8; ++group) {
+      const int s = (low[group / 2] >> (group % 2 * 4) & 0x0F) | (high >> (group * 2) & 0x03) << 4;
+      const float group_scale = scale * static_cast<float>(s - 32);
+      const uint8_t* const q = quants.data() + group * 16;
+      float* const x = out.data() + begin + group * 32;
+      for (size_t i = 0; i < 16; ++i) {
+        x[i] = group_scale * kIq4Values[q[i] & 0x0F];
+        x[i + 16] = group_scale * kIq4Values[q[i] >> 4];
+      }
+    }
+  }
+}
+
+}  // namespace millrace::blocks
