@@ -42,6 +42,7 @@ struct QuantizeFlags {
   std::string output;
   std::string calibration;
   std::optional<int64_t> num_answer_tokens;  // none: kAnswerTokens
+  bool no_calibration = false;
 };
 
 // Copied as they are where the model has them; a model's code is not.
@@ -131,10 +132,7 @@ Result<void> copy_text_files(const std::string& model, const std::string& output
 
 // Loads the model to speak with it, and gives it up again.
 Result<std::vector<std::vector<TokenId>>> read_calibration(
-    const QuantizeFlags& flags,
-    int32_t num_answer_tokens,
-    const ModelConfig& config,
-    LocalModelOptions options
+    const QuantizeFlags& flags, const ModelConfig& config, LocalModelOptions options
 ) {
   options.engine.max_model_len =
       static_cast<int32_t>(std::min<int64_t>(kCalibrationLen, config.max_position_embeddings));
@@ -143,6 +141,8 @@ Result<std::vector<std::vector<TokenId>>> read_calibration(
   if (!flags.calibration.empty()) return paragraphs_of(*model, flags.calibration);
   ProgressBar bar("calibration: the model's own answers");
   bar.show(0.0);
+  const auto num_answer_tokens =
+      static_cast<int32_t>(flags.num_answer_tokens.value_or(kAnswerTokens));
   return own_answers(*model, num_answer_tokens, [&bar](double fraction) { bar.show(fraction); });
 }
 
@@ -171,27 +171,67 @@ Result<void> write_model(
   return write_text(output + "/config.json", json::serialize(stated) + "\n");
 }
 
-Result<int32_t> num_answer_tokens_of(const QuantizeFlags& flags) {
-  if (flags.num_answer_tokens && !flags.calibration.empty()) {
+Result<void> check_flags(const QuantizeFlags& flags) {
+  const bool has_own_text = !flags.calibration.empty();
+  if (flags.no_calibration && (has_own_text || flags.num_answer_tokens)) {
+    const char* const other = has_own_text ? "--calibration" : "--calibration-tokens";
+    return invalid_argument(
+        fmt::format("--no-calibration leaves out what {} is for", other), "--no-calibration"
+    );
+  }
+  if (has_own_text && flags.num_answer_tokens) {
     return invalid_argument(
         "--calibration-tokens is of the model's own answers, which --calibration replaces",
         "--calibration-tokens"
     );
   }
   const int64_t count = flags.num_answer_tokens.value_or(kAnswerTokens);
-  if (count < 1 || count > kCalibrationLen / 2) {
+  if (count >= 1 && count <= kCalibrationLen / 2) return {};
+  return invalid_argument(
+      fmt::format("--calibration-tokens: expected 1 to {}, got {}", kCalibrationLen / 2, count),
+      "--calibration-tokens"
+  );
+}
+
+Result<void> check_model(
+    const QuantizeFlags& flags, const Checkpoint& checkpoint, const ModelConfig& config
+) {
+  if (config.stored_quantization) {
     return invalid_argument(
-        fmt::format("--calibration-tokens: expected 1 to {}, got {}", kCalibrationLen / 2, count),
-        "--calibration-tokens"
+        fmt::format("'{}' is quantized already: take the original", checkpoint.path), "MODEL"
     );
   }
-  return static_cast<int32_t>(count);
+  if (flags.no_calibration) return {};
+  Result<void> done = check_calibratable(config);
+  if (done) return done;
+  return Error{
+      done.error().code,
+      done.error().message + ": round its weights to nearest, with --no-calibration",
+      done.error().where};
 }
 
 size_t num_tokens_of(const std::vector<std::vector<TokenId>>& texts) {
   size_t count = 0;
   for (const std::vector<TokenId>& text : texts) count += text.size();
   return count;
+}
+
+Result<std::vector<std::vector<TokenId>>> calibration_texts(
+    const QuantizeFlags& flags, const ModelConfig& config, LocalModelOptions options
+) {
+  if (flags.no_calibration) return std::vector<std::vector<TokenId>>();
+  Result<std::vector<std::vector<TokenId>>> texts =
+      read_calibration(flags, config, std::move(options));
+  if (!texts || num_tokens_of(*texts) >= kCalibrationTokensMin) return texts;
+  return invalid_argument(
+      fmt::format(
+          "calibration takes {} tokens at least, and '{}' has {}",
+          kCalibrationTokensMin,
+          flags.calibration,
+          num_tokens_of(*texts)
+      ),
+      "--calibration"
+  );
 }
 
 Result<void> quantize(const QuantizeFlags& flags) {
@@ -201,20 +241,14 @@ Result<void> quantize(const QuantizeFlags& flags) {
         fmt::format("--to: expected int8 or int4, got '{}'", flags.format), "--to"
     );
   }
-  const Result<int32_t> num_answer_tokens = num_answer_tokens_of(flags);
-  if (!num_answer_tokens) return num_answer_tokens.error();
+  if (Result<void> done = check_flags(flags); !done) return done;
   Result<LocalModelOptions> model_options = model_options_of(flags.model);
   if (!model_options) return model_options.error();
   const Result<Checkpoint> checkpoint = open_checkpoint(model_options->text.model);
   if (!checkpoint) return checkpoint.error();
   const Result<ModelConfig> config = parse_model_config(checkpoint->config);
   if (!config) return config.error();
-  if (const Result<void> done = check_quantizable(*config); !done) return done.error();
-  if (config->stored_quantization) {
-    return invalid_argument(
-        fmt::format("'{}' is quantized already: take the original", checkpoint->path), "MODEL"
-    );
-  }
+  if (Result<void> done = check_model(flags, *checkpoint, *config); !done) return done;
   const Result<OutputDirectory> output = OutputDirectory::make(flags.output);
   if (!output) return output.error();
 
@@ -222,19 +256,8 @@ Result<void> quantize(const QuantizeFlags& flags) {
   options.dtype = model_options->dtype.value_or(automatic_dtype(*config, *checkpoint));
   const size_t num_threads = model_options->num_threads;
   const Result<std::vector<std::vector<TokenId>>> texts =
-      read_calibration(flags, *num_answer_tokens, *config, *std::move(model_options));
+      calibration_texts(flags, *config, *std::move(model_options));
   if (!texts) return texts.error();
-  if (num_tokens_of(*texts) < kCalibrationTokensMin) {
-    return invalid_argument(
-        fmt::format(
-            "calibration takes {} tokens at least, and '{}' has {}",
-            kCalibrationTokensMin,
-            flags.calibration,
-            num_tokens_of(*texts)
-        ),
-        "--calibration"
-    );
-  }
   options.texts = *texts;
   Result<QuantizedModel> model = [&] {
     ProgressBar bar(fmt::format("quantizing to {}", flags.format));
@@ -249,10 +272,10 @@ Result<void> quantize(const QuantizeFlags& flags) {
     return done;
   }
   fmt::print(
-      "{}: {} ({:.1f} MB of weights a step, {} tokens of calibration)\n",
+      "{}: {} ({:.1f} MB of quantized weights, {} tokens of calibration)\n",
       flags.output,
       flags.format,
-      static_cast<double>(model->weights.num_step_bytes()) / 1e6,
+      static_cast<double>(model->weights.num_step_bytes() + model->weights.num_expert_bytes()) / 1e6,
       num_tokens_of(*texts)
   );
   return {};
@@ -279,6 +302,9 @@ int run_quantize(std::vector<std::string> arguments) {
   line.add_size(
       "--calibration-tokens", flags.num_answer_tokens, "tokens of each of its own answers (64)"
   );
+  line.add_flag(
+      "--no-calibration", flags.no_calibration, "round weights to nearest: quick, and loses more"
+  );
   line.add("--threads", flags.model.num_threads, "compute threads; 0: one per CPU");
   line.set_footer(
       "The model answers forty questions, and from what passes through its matrices it is learned\n"
@@ -286,7 +312,8 @@ int run_quantize(std::vector<std::string> arguments) {
       "\n"
       "Examples:\n"
       "  millrace quantize --to int8 -o smollm2-int8 && millrace chat smollm2-int8\n"
-      "  millrace quantize ~/models/Qwen2-7B-Instruct --to int4 -o ~/models/Qwen2-7B-int4"
+      "  millrace quantize ~/models/Qwen2-7B-Instruct --to int4 -o ~/models/Qwen2-7B-int4\n"
+      "  millrace quantize Qwen3-30B-A3B-Q8_0.gguf --to int4 --no-calibration -o Qwen3-30B-A3B-int4"
   );
   if (const std::optional<int> exit_code = line.parse(std::move(arguments))) return *exit_code;
   return report("quantize", quantize(flags));

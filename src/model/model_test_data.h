@@ -100,6 +100,20 @@ inline ModelConfig tiny_config(ModelFamily family) {
 constexpr ModelFamily kDenseFamilies[] = {
     ModelFamily::kLlama, ModelFamily::kQwen2, ModelFamily::kQwen3};
 
+// The same with five experts in each layer but the second, and one that all tokens share.
+inline ModelConfig tiny_mixture() {
+  ModelConfig config = tiny_config(ModelFamily::kQwen2);
+  config.family = ModelFamily::kQwen2Moe;
+  config.moe = MoeConfig{
+      .num_experts = 5,
+      .num_experts_per_token = 2,
+      .expert_intermediate_size = 21,
+      .shared_expert_intermediate_size = 37,
+      .dense_layers = {1},
+  };
+  return config;
+}
+
 // One sequence under way: its tokens, how many of them are computed, and its scattered blocks.
 struct TestSequence {
   std::vector<TokenId> tokens;

@@ -1,5 +1,5 @@
 // Quantized weights as `millrace quantize` keeps them in a file, so that loading is copying. Norms,
-// biases and the embedding are tensors as usual; a quantized matrix is one of U8,
+// biases, the embedding and routers are tensors as usual; a quantized matrix is one of U8,
 // [num_panels, panel_bytes], in the layout of QuantizedMatrix. Names and shapes:
 // docs/guides/quantization.md. A layout that changes gets another kStoredWeightsVersion.
 #pragma once
@@ -16,7 +16,7 @@
 namespace millrace {
 
 // What to write, in the order of the forward pass; borrows `weights`, and `source` for the
-// embedding. REQUIRES: quantized weights with a head of their own.
+// embedding and routers. REQUIRES: quantized weights of that source, with a head of their own.
 std::vector<TensorToWrite> stored_tensors(
     const ModelConfig& config, const ModelWeights& weights, const WeightSource& source, DType dtype
 );

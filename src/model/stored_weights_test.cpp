@@ -19,10 +19,12 @@ namespace {
 using testing::HasSubstr;
 using testing_files::TemporaryDirectory;
 
-ModelConfig stored_config(ModelFamily family, QuantizedFormat format) {
-  ModelConfig config = tiny_config(family);
+ModelConfig stored_as(ModelConfig config, QuantizedFormat format) {
   config.stored_quantization = format;
   return config;
+}
+ModelConfig stored_config(ModelFamily family, QuantizedFormat format) {
+  return stored_as(tiny_config(family), format);
 }
 
 ModelConfig original(ModelConfig config) {
@@ -73,33 +75,48 @@ std::vector<float> logits_of(CpuModel& model) {
   return {logits.begin(), logits.end()};
 }
 
+void expect_same_bits_as_rounding_again(const ModelConfig& model) {
+  for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kInt4}) {
+    const TemporaryDirectory directory;
+    const ModelConfig config = stored_as(model, format);
+    const auto stored = open_safetensors_file(write_tiny(directory, config));
+    ASSERT_TRUE(stored) << stored.error().message;
+    ThreadPool pool(2);
+    auto found = load_model(config, **stored, format, pool);
+    ASSERT_TRUE(found) << found.error().message;
+
+    ModelConfig whole = original(config);
+    whole.tie_word_embeddings = false;
+    const TinyWeights source(whole, 5);
+    auto expected = load_model(whole, source, format, pool);
+    ASSERT_TRUE(expected) << expected.error().message;
+    EXPECT_EQ(logits_of(**found), logits_of(**expected))
+        << name_of(model.family) << name_of(format);
+  }
+}
+
 TEST(StoredWeights, GiveTheSameBitsAsRoundingAgain) {
   for (const ModelFamily family : kDenseFamilies) {
-    for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kInt4}) {
-      const TemporaryDirectory directory;
-      const ModelConfig config = stored_config(family, format);
-      const auto stored = open_safetensors_file(write_tiny(directory, config));
-      ASSERT_TRUE(stored) << stored.error().message;
-      ThreadPool pool(2);
-      auto found = load_model(config, **stored, format, pool);
-      ASSERT_TRUE(found) << found.error().message;
-
-      ModelConfig whole = original(config);
-      whole.tie_word_embeddings = false;
-      const TinyWeights source(whole, 5);
-      auto expected = load_model(whole, source, format, pool);
-      ASSERT_TRUE(expected) << expected.error().message;
-      EXPECT_EQ(logits_of(**found), logits_of(**expected)) << name_of(family) << name_of(format);
-    }
+    expect_same_bits_as_rounding_again(tiny_config(family));
   }
+}
+
+TEST(StoredWeights, OfExpertsGiveTheSameBitsAsRoundingAgain) {
+  expect_same_bits_as_rounding_again(tiny_mixture());
+  ModelConfig alone = tiny_mixture();  // without a shared expert
+  alone.family = ModelFamily::kQwen3Moe;
+  alone.moe->shared_expert_intermediate_size = 0;
+  alone.attention_bias = false;
+  alone.qk_norm = true;
+  expect_same_bits_as_rounding_again(alone);
 }
 
 std::string error_of(
     const std::function<void(std::vector<TensorToWrite>&)>& edit,
-    ModelFamily family = ModelFamily::kLlama
+    const ModelConfig& stated = tiny_config(ModelFamily::kLlama)
 ) {
   const TemporaryDirectory directory;
-  const ModelConfig config = stored_config(family, QuantizedFormat::kInt8);
+  const ModelConfig config = stored_as(stated, QuantizedFormat::kInt8);
   const auto source = open_safetensors_file(write_tiny(directory, config, edit));
   CHECK(source.ok(), source.error().message);
   ThreadPool pool(1);
@@ -149,19 +166,31 @@ TEST(StoredWeights, AreNotRoundedToAnotherFormat) {
   EXPECT_THAT(model.error().message, HasSubstr("the weights are stored as int8"));
 }
 
-// Any bytes are some weights: what cannot be checked must not crash.
-TEST(StoredWeights, OfExpertsAreRefused) {
-  ModelConfig config = stored_config(ModelFamily::kQwen3, QuantizedFormat::kInt8);
-  const TinyWeights source(original(config), 5);
-  config.family = ModelFamily::kQwen3Moe;
-  config.moe.emplace();
-  ThreadPool pool(1);
-  const WeightFormat format = {DType::kBFloat16, QuantizedFormat::kInt8};
-  const Result<ModelWeights> weights = load_stored_weights(config, source, format, pool);
-  ASSERT_FALSE(weights);
-  EXPECT_EQ(weights.error(), unsupported("qwen3_moe models cannot be stored quantized yet"));
+TEST(StoredWeights, NameTheExpertsThatDoNotFit) {
+  const ModelConfig mixture = tiny_mixture();
+  EXPECT_EQ(error_of({}, mixture), "no error");
+  const auto without = [&](const std::string& name) {
+    return error_of(
+        [&](auto& tensors) {
+          std::erase_if(tensors, [&](const TensorToWrite& tensor) { return tensor.name == name; });
+        },
+        mixture
+    );
+  };
+  for (const char* const name :
+       {"gate.weight", "shared_expert_gate.weight", "experts.gate_up_proj.panels",
+        "experts.down_proj.panels", "shared_expert.down_proj.panels"}) {
+    const std::string tensor = std::string("model.layers.2.mlp.") + name;
+    EXPECT_EQ(without(tensor), "tensor '" + tensor + "' is missing");
+  }
+  const char* const router = "model.layers.0.mlp.gate.weight";
+  EXPECT_THAT(
+      error_of([&](auto& tensors) { std::ranges::reverse(named(tensors, router).shape); }, mixture),
+      HasSubstr("'model.layers.0.mlp.gate.weight' has the shape [52, 5], expected [5, 52]")
+  );
 }
 
+// Any bytes are some weights: what cannot be checked must not crash.
 TEST(StoredWeights, OfAnyBytesRun) {
   const TemporaryDirectory directory;
   const ModelConfig config = stored_config(ModelFamily::kQwen2, QuantizedFormat::kInt4);

@@ -170,6 +170,15 @@ std::vector<TensorInfo> expected_tensors(const ModelConfig& config) {
   return infos;
 }
 
+std::vector<std::string> router_names(const MoeConfig& moe, size_t layer) {
+  const std::string prefix = fmt::format("model.layers.{}.mlp.", layer);
+  std::vector<std::string> names = {prefix + "gate.weight"};
+  if (moe.shared_expert_intermediate_size > 0) {
+    names.push_back(prefix + "shared_expert_gate.weight");
+  }
+  return names;
+}
+
 int64_t num_parameters(const ModelConfig& config) {
   int64_t total = 0;
   for (const TensorInfo& info : expected_tensors(config))

@@ -24,6 +24,9 @@ struct ExpectedTensor {
 std::vector<ExpectedTensor> expected_tensors_with_roles(const ModelConfig& config);
 std::vector<TensorInfo> expected_tensors(const ModelConfig& config);
 
+// The tensors of a layer's router: one row for each expert, then that of a shared expert's gate.
+std::vector<std::string> router_names(const MoeConfig& moe, size_t layer);
+
 // Elements of all expected tensors: what a model card calls its parameters.
 int64_t num_parameters(const ModelConfig& config);
 

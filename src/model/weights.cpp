@@ -54,10 +54,7 @@ class Loader {
   }
 
   Result<WeightMatrix> embedding(const std::string& name) {
-    return matrix(name, options_.format.of_embedding());
-  }
-  Result<WeightMatrix> matrix(const std::string& name, MatrixFormat format) {
-    return stacked({name}, format, {});
+    return stacked({name}, options_.format.of_embedding());
   }
   Result<WeightMatrix> head(const std::string& name) {
     const MatrixFormat format = options_.format.of_head();
@@ -70,9 +67,13 @@ class Loader {
     return stacked(names, format, feedback_of(format, place));
   }
 
+  Result<WeightMatrix> stacked(const std::vector<std::string>& names, MatrixFormat format) {
+    return stacked(names, format, std::nullopt);
+  }
+
   // The same without rounding them as the layers' matrices are.
   Result<WeightMatrix> router(const std::vector<std::string>& names) {
-    return stacked(names, options_.format.of_embedding(), {});
+    return stacked(names, options_.format.of_embedding());
   }
 
   // The matrix `name` of each expert, one below the other, and each from a panel of its own on.
@@ -328,9 +329,7 @@ Result<void> load_experts(const MoeConfig& moe, size_t index, Loader& loader, La
   const std::string prefix = layer_prefix(index) + "mlp.";
   const bool has_shared = moe.shared_expert_intermediate_size > 0;
   ExpertWeights& experts = layer.experts.emplace();
-  std::vector<std::string> router = {prefix + "gate.weight"};
-  if (has_shared) router.push_back(prefix + "shared_expert_gate.weight");
-  Result<void> done = load_into(experts.router, loader.router(router));
+  Result<void> done = load_into(experts.router, loader.router(router_names(moe, index)));
   if (!done) return done;
   const ExpertNames names = {prefix, static_cast<size_t>(moe.num_experts)};
   done = load_into(
@@ -422,15 +421,20 @@ Result<ModelWeights> load_weights(
 }
 
 Result<WeightMatrix> load_matrix(
-    const WeightSource& source, const TensorInfo& tensor, MatrixFormat format, ThreadPool& pool
+    const WeightSource& source,
+    const std::vector<std::string>& names,
+    MatrixFormat format,
+    ThreadPool& pool
 ) {
   const WeightFormat others;
   const LoadProgress nobody;
   const FeedbackSource none;
   Loader loader(
-      source, pool, {.format = others, .num_tensors = 1, .progress = nobody, .feedback = none}
+      source,
+      pool,
+      {.format = others, .num_tensors = names.size(), .progress = nobody, .feedback = none}
   );
-  return loader.matrix(tensor.name, format);
+  return loader.stacked(names, format);
 }
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -81,9 +82,13 @@ Result<ModelWeights> load_weights(
     const FeedbackSource& feedback = {}
 );
 
-// One tensor alone, as load_weights() reads it. REQUIRES: a matrix that check_readable() lets pass.
+// Tensors of one width, one below the other in one matrix, as load_weights() reads them.
+// REQUIRES: matrices of `source` that check_readable() lets pass.
 Result<WeightMatrix> load_matrix(
-    const WeightSource& source, const TensorInfo& tensor, MatrixFormat format, ThreadPool& pool
+    const WeightSource& source,
+    const std::vector<std::string>& names,
+    MatrixFormat format,
+    ThreadPool& pool
 );
 
 }  // namespace millrace

@@ -21,17 +21,12 @@ constexpr int32_t kBlockSize = 16;
 
 using Tokens = std::span<const TokenId>;
 
-class Progress {
- public:
-  explicit Progress(const QuantizeOptions& options) : on_progress_(options.on_progress) {}
-  void show(std::string_view phase, size_t num_done, size_t num_all) const {
-    if (!on_progress_) return;
-    on_progress_(phase, static_cast<double>(num_done) / static_cast<double>(num_all));
-  }
-
- private:
-  const std::function<void(std::string_view, double)>& on_progress_;
-};
+void show_progress(
+    const QuantizeOptions& options, std::string_view phase, size_t num_done, size_t num_all
+) {
+  if (!options.on_progress) return;
+  options.on_progress(phase, static_cast<double>(num_done) / static_cast<double>(num_all));
+}
 
 // Pieces of the texts of at most `piece_max` tokens, together at most kBatchTokens a batch.
 std::vector<std::vector<Tokens>> batches_of(
@@ -82,8 +77,7 @@ Result<InputMoments> calibrate(
     const ModelConfig& config,
     const WeightSource& source,
     const QuantizeOptions& options,
-    ThreadPool& pool,
-    const Progress& progress
+    ThreadPool& pool
 ) {
   const auto piece_max =
       std::min(kBatchTokens, static_cast<size_t>(config.max_position_embeddings));
@@ -97,7 +91,7 @@ Result<InputMoments> calibrate(
       .max_num_logits = static_cast<int32_t>(kBatchTokens),
   };
   const auto on_load = [&](size_t num_done, size_t num_all) {
-    progress.show("loading", num_done, num_all);
+    show_progress(options, "loading", num_done, num_all);
   };
   Result<std::unique_ptr<CpuModel>> model =
       CpuModel::load(config, source, model_options, pool, on_load);
@@ -108,7 +102,7 @@ Result<InputMoments> calibrate(
   const std::vector<std::vector<Tokens>> batches = batches_of(options.texts, piece_max);
   CHECK(!batches.empty(), "calibration reads something");
   for (size_t i = 0; i < batches.size(); ++i) {
-    progress.show("calibrating", i, batches.size());
+    show_progress(options, "calibrating", i, batches.size());
     (*model)->forward(forward_batch(batches[i]));
   }
   return moments;
@@ -133,9 +127,40 @@ std::vector<float> divisors_of(
   return {};
 }
 
+Result<ModelWeights> nearest_weights(
+    const ModelConfig& config,
+    const WeightSource& source,
+    const QuantizeOptions& options,
+    ThreadPool& pool,
+    const LoadProgress& on_tensor
+) {
+  return load_weights(config, source, {options.dtype, options.format}, pool, on_tensor);
+}
+
+// Of untied(config).
+Result<ModelWeights> calibrated_weights(
+    const ModelConfig& config,
+    const WeightSource& source,
+    const QuantizeOptions& options,
+    ThreadPool& pool,
+    const LoadProgress& on_tensor
+) {
+  if (Result<void> done = check_calibratable(config); !done) return done.error();
+  const Result<InputMoments> moments = calibrate(config, source, options, pool);
+  if (!moments) return moments.error();
+  const Smoothing smoothing = choose_smoothing(config, source, *moments, pool);
+  const std::unique_ptr<WeightSource> smoothed =
+      smoothed_source(config, source, smoothing, options.dtype);
+  const auto feedback = [&](const MatrixPlace& place) {
+    return feedback_of(moments->at(place), divisors_of(config, smoothing, place), pool);
+  };
+  const WeightFormat format = {options.dtype, options.format};
+  return load_weights(untied(config), *smoothed, format, pool, on_tensor, feedback);
+}
+
 }  // namespace
 
-Result<void> check_quantizable(const ModelConfig& config) {
+Result<void> check_calibratable(const ModelConfig& config) {
   return check_dense_model(config, "calibrated");
 }
 
@@ -145,26 +170,13 @@ Result<QuantizedModel> quantize_model(
     const QuantizeOptions& options,
     ThreadPool& pool
 ) {
-  if (Result<void> dense = check_quantizable(config); !dense) return dense.error();
-  const Progress progress(options);
-  const Result<InputMoments> moments = calibrate(config, source, options, pool, progress);
-  if (!moments) return moments.error();
-  const Smoothing smoothing = choose_smoothing(config, source, *moments, pool);
-  const std::unique_ptr<WeightSource> smoothed =
-      smoothed_source(config, source, smoothing, options.dtype);
-  const auto feedback = [&](const MatrixPlace& place) {
-    return feedback_of(moments->at(place), divisors_of(config, smoothing, place), pool);
-  };
   const auto on_tensor = [&](size_t num_done, size_t num_all) {
-    progress.show("rounding", num_done, num_all);
+    show_progress(options, "rounding", num_done, num_all);
   };
-  QuantizedModel model{.config = untied(config), .weights = {}};
-  Result<ModelWeights> weights = load_weights(
-      model.config, *smoothed, {options.dtype, options.format}, pool, on_tensor, feedback
-  );
+  const auto rounded = options.texts.empty() ? nearest_weights : calibrated_weights;
+  Result<ModelWeights> weights = rounded(config, source, options, pool, on_tensor);
   if (!weights) return weights.error();
-  model.weights = *std::move(weights);
-  return model;
+  return QuantizedModel{.config = untied(config), .weights = *std::move(weights)};
 }
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
 // A model in 8 or 4 bits that answers as it did before: calibrated with texts, smoothed, and
-// rounded so that errors make good each other (docs/decisions/0014).
+// rounded so that errors make good each other (docs/decisions/0014); or rounded to nearest.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ struct QuantizeOptions {
   QuantizedFormat format = QuantizedFormat::kInt8;
   DType dtype =
       DType::kBFloat16;  // of the model while it is calibrated, and of its embedding after
-  // What the model reads to be calibrated: a few thousand tokens of what it will be used for.
-  // REQUIRES: at least one token, and tokens of its vocabulary.
+  // What the model reads to be calibrated: a few thousand tokens of what it will be used for. None:
+  // weights are rounded to nearest. REQUIRES: no empty text, and tokens of its vocabulary.
   std::span<const std::vector<TokenId>> texts;
   // From the calling thread: what is being done, and how much of it is (0 to 1).
   std::function<void(std::string_view phase, double fraction)> on_progress = {};
@@ -34,11 +34,11 @@ struct QuantizedModel {
   ModelWeights weights;
 };
 
-// Whether it can be quantized at all: kUnsupported for experts.
-Result<void> check_quantizable(const ModelConfig& config);
+// Whether it can be calibrated: kUnsupported for experts.
+Result<void> check_calibratable(const ModelConfig& config);
 
 // Deterministic: the same texts make the same bits, with any number of threads.
-// The errors are those of check_quantizable() and of CpuModel::load().
+// The errors are those of check_calibratable(), of texts, and of CpuModel::load().
 Result<QuantizedModel> quantize_model(
     const ModelConfig& config,
     const WeightSource& source,

@@ -282,14 +282,31 @@ TEST(QuantizeModel, RefusesWhatCannotBeLoaded) {
   const Result<QuantizedModel> model = quantize_model(config, missing, options, pool);
   ASSERT_FALSE(model);
   EXPECT_THAT(model.error().message, testing::HasSubstr("model.layers.1.mlp.up_proj.weight"));
-  ModelConfig experts = config;
-  experts.family = ModelFamily::kQwen3Moe;
-  experts.moe.emplace();
-  const UnevenWeights weights(config, 1);
+  const UnevenWeights weights(tiny_mixture(), 1);
   EXPECT_EQ(
-      quantize_model(experts, weights, options, pool).error(),
-      unsupported("qwen3_moe models cannot be calibrated yet")
+      quantize_model(tiny_mixture(), weights, options, pool).error(),
+      unsupported("qwen2_moe models cannot be calibrated yet")
   );
+}
+
+// With experts and with a head that is the embedding's: what loading makes of them.
+TEST(QuantizeModel, RoundsToNearestWithoutTexts) {
+  ThreadPool pool(2);
+  const ModelConfig config = tiny_mixture();
+  const UnevenWeights source(config, 3);
+  for (const QuantizedFormat format : kQuantizedFormats) {
+    const QuantizedModel model = quantized_model(config, source, format, {}, pool);
+    EXPECT_FALSE(model.config.tie_word_embeddings);
+    const WeightFormat weights = {options_for(format, {}).dtype, format};
+    const Result<ModelWeights> rounded = load_weights(config, source, weights, pool);
+    ASSERT_TRUE(rounded) << rounded.error().message;
+    const auto expect_equal = [](const WeightMatrix& found, const WeightMatrix& expected) {
+      EXPECT_EQ(bytes_of(*found.quantized()), bytes_of(*expected.quantized()));
+    };
+    expect_equal(*model.weights.lm_head, *rounded->lm_head);
+    expect_equal(model.weights.layers[0].experts->down, rounded->layers[0].experts->down);
+    expect_equal(model.weights.layers[1].gate_up, rounded->layers[1].gate_up);
+  }
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ class Quantize(unittest.TestCase):
             output = pathlib.Path(folder) / "stories-int8"
             done = run("quantize", STORIES, "--to", "int8", "-o", output, "--calibration-tokens", "24")
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertRegex(done.stdout, r"stories-int8: int8 \([\d.]+ MB of weights a step, \d+ tokens of calibration\)")
+            self.assertRegex(done.stdout, r"stories-int8: int8 \([\d.]+ MB of quantized weights, \d+ tokens of calibration\)")
             config = json.loads((output / "config.json").read_text())
             self.assertEqual(config["quantization_config"], {"quant_method": "millrace", "format": "int8", "version": 1})
 
@@ -175,6 +175,7 @@ class Quantize(unittest.TestCase):
                 (["plan", output, "--quantization", "int4"], "the weights are stored as int8, not int4"),
                 (["quantize", output, "-o", output / "again"], "is quantized already"),
                 (["quantize", STORIES, "-o", output / "again", "--calibration", "a", "--calibration-tokens", "9"], "which --calibration replaces"),
+                (["quantize", STORIES, "-o", output / "again", "--no-calibration", "--calibration-tokens", "9"], "leaves out what --calibration-tokens"),
                 (["quantize", STORIES, "-o", output], "is not empty"),
                 (["quantize", STORIES], "-o DIR"),
                 (["quantize", STORIES, "--to", "int5", "-o", output / "again"], "expected int8 or int4"),
@@ -185,6 +186,16 @@ class Quantize(unittest.TestCase):
                 self.assertNotEqual(done.returncode, 0, arguments)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertIn(hint, done.stderr)
+
+    def test_without_calibration_it_is_what_loading_makes_of_the_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "int4"
+            done = run("quantize", STORIES, "--to", "int4", "-o", output, "--no-calibration")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("0 tokens of calibration", done.stdout)
+            prompt = ("--prompt", "Once upon a time", "--max-tokens", "40", "--temperature", "0", "--json")
+            stored, rounded = run("generate", output, *prompt), run("generate", STORIES, *prompt, "--quantization", "int4")
+            self.assertEqual(json.loads(stored.stdout)["token_ids"], json.loads(rounded.stdout)["token_ids"])
 
     def test_a_text_calibrates_too(self):
         with tempfile.TemporaryDirectory() as folder:
