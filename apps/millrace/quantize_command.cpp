@@ -271,11 +271,12 @@ Result<void> quantize(const QuantizeFlags& flags) {
   if (Result<void> done = write_model(*checkpoint, *config, *model, options, flags.output); !done) {
     return done;
   }
+  const size_t num_bytes = model->weights.num_step_bytes() + model->weights.num_expert_bytes();
   fmt::print(
       "{}: {} ({:.1f} MB of quantized weights, {} tokens of calibration)\n",
       flags.output,
       flags.format,
-      static_cast<double>(model->weights.num_step_bytes() + model->weights.num_expert_bytes()) / 1e6,
+      static_cast<double>(num_bytes) / 1e6,
       num_tokens_of(*texts)
   );
   return {};

@@ -47,14 +47,12 @@ void visit_feed_forward(
     Visitor& visit
 ) {
   const size_t gate_up_rows = num_parts * 2 * round_up(down.num_columns, kPanelRows);
-  const size_t down_rows = num_parts == 1 ? down.num_rows
-                                          : num_parts * round_up(down.num_rows, kPanelRows);
+  const size_t down_rows =
+      num_parts == 1 ? down.num_rows : num_parts * round_up(down.num_rows, kPanelRows);
   visit.matrix(
       prefix + "gate_up_proj.panels", gate_up_matrix, MatrixShape{gate_up_rows, down.num_rows}
   );
-  visit.matrix(
-      prefix + "down_proj.panels", down_matrix, MatrixShape{down_rows, down.num_columns}
-  );
+  visit.matrix(prefix + "down_proj.panels", down_matrix, MatrixShape{down_rows, down.num_columns});
 }
 
 // The router and the experts of a layer, the shared one too.

@@ -178,8 +178,11 @@ TEST(StoredWeights, NameTheExpertsThatDoNotFit) {
     );
   };
   for (const char* const name :
-       {"gate.weight", "shared_expert_gate.weight", "experts.gate_up_proj.panels",
-        "experts.down_proj.panels", "shared_expert.down_proj.panels"}) {
+       {"gate.weight",
+        "shared_expert_gate.weight",
+        "experts.gate_up_proj.panels",
+        "experts.down_proj.panels",
+        "shared_expert.down_proj.panels"}) {
     const std::string tensor = std::string("model.layers.2.mlp.") + name;
     EXPECT_EQ(without(tensor), "tensor '" + tensor + "' is missing");
   }

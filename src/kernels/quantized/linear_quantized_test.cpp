@@ -34,7 +34,7 @@ const std::vector<Shape>& shapes() {
     shapes.push_back({70, 65, 40});
     shapes.push_back({131, 128, 17});
     shapes.push_back({3, 576, 16 * 23});
-    for (const size_t num_tokens : {1, 5, 8, 20}) shapes.push_back({num_tokens, 1900, 37});
+    for (const size_t num_tokens : {1, 2, 3, 4, 5, 8, 20}) shapes.push_back({num_tokens, 1900, 37});
     shapes.push_back({520, 1900, 3});
     return shapes;
   }();
