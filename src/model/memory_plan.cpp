@@ -208,6 +208,21 @@ std::string list_terms(std::initializer_list<std::pair<std::string_view, int64_t
   return text;
 }
 
+// "; --quantization int8 takes 7.70 GiB, int4 takes 4.32 GiB", of those that fit; empty: none does.
+std::string list_smaller_formats(const ModelConfig& config, MemoryPlanOptions options) {
+  std::string text;
+  if (options.quantization) return text;
+  for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kInt4}) {
+    const Quantization smaller = format;
+    options.quantization = smaller;
+    const Result<MemoryPlan> plan = plan_memory(config, options);
+    if (!plan || plan->fixed_bytes() > options.available_bytes) continue;
+    text += text.empty() ? "; --quantization " : ", ";
+    text += fmt::format("{} takes {}", name_of(smaller), format_bytes(plan->fixed_bytes()));
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOptions& options) {
@@ -225,7 +240,7 @@ Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOption
   plan.kv_bytes_per_block = plan.kv_bytes_per_token * options.block_size;
   plan.hidden_bytes_per_block = static_cast<int64_t>(hidden_state_bytes(config));
 
-  const int64_t fixed = plan.weights.total() + plan.activations.total();
+  const int64_t fixed = plan.fixed_bytes();
   const int64_t left = options.available_bytes - fixed;
   plan.num_blocks = left > 0 ? left / plan.bytes_per_block() : 0;
   const int64_t blocks_wanted = div_ceil(plan.max_model_len, options.block_size);
@@ -236,6 +251,18 @@ Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOption
   plan.missing_bytes = std::max<int64_t>(0, fixed + *wanted - options.available_bytes);
   plan.capacities = count_capacities(plan);
   return plan;
+}
+
+Result<void> check_weights_fit(const ModelConfig& config, const MemoryPlan& plan) {
+  if (plan.fixed_bytes() <= plan.options.available_bytes) return {};
+  return Error{
+      ErrorCode::kResourceExhausted,
+      fmt::format(
+          "the model takes {} for weights and scratch, and {} are free{}",
+          format_bytes(plan.fixed_bytes()),
+          format_bytes(plan.options.available_bytes),
+          list_smaller_formats(config, plan.options)
+      )};
 }
 
 std::string format_plan(const MemoryPlan& plan) {

@@ -89,11 +89,16 @@ struct MemoryPlan {
   std::vector<SequenceCapacity> capacities;  // by length, ascending; the last is max_model_len
 
   int64_t bytes_per_block() const { return kv_bytes_per_block + hidden_bytes_per_block; }
+  int64_t fixed_bytes() const { return weights.total() + activations.total(); }
 };
 
 // kInvalidArgument, `where` naming the option, when an option is out of its range. A model that
 // does not fit is no error: the plan says what is missing.
 Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOptions& options);
+
+// kResourceExhausted when weights and scratch alone do not fit; it says in which formats they
+// would.
+Result<void> check_weights_fit(const ModelConfig& config, const MemoryPlan& plan);
 
 // A few readable lines, each ending in a newline.
 std::string format_plan(const MemoryPlan& plan);

@@ -12,6 +12,7 @@ namespace millrace {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 ModelConfig small_config() {
   ModelConfig config;
@@ -241,6 +242,32 @@ TEST(MemoryPlan, NamesTheOptionThatIsOutOfRange) {
   EXPECT_EQ(error_of([](auto& o) { o.max_num_batched_tokens = -1; }), "max_num_batched_tokens");
   EXPECT_EQ(error_of([](auto& o) { o.max_model_len = int64_t{1} << 40; }), "max_model_len");
   EXPECT_EQ(error_of([](auto& o) { o.available_bytes = -1; }), "available_bytes");
+}
+
+TEST(MemoryPlan, SaysInWhichFormatsWeightsWouldFit) {
+  const auto error_of = [](int64_t available, std::optional<Quantization> quantization) {
+    ModelConfig config = small_config();
+    config.hidden_size = 1024;
+    config.intermediate_size = 4096;
+    MemoryPlanOptions options = small_options();
+    options.available_bytes = available;
+    options.quantization = quantization;
+    const Result<MemoryPlan> plan = plan_memory(config, options);
+    CHECK(plan.ok(), plan.error().message);
+    const Result<void> fits = check_weights_fit(config, *plan);
+    return fits ? "" : fits.error().message;
+  };
+  constexpr int64_t kMiB = 1 << 20;
+  EXPECT_EQ(error_of(64 * kMiB, {}), "");
+  EXPECT_EQ(
+      error_of(30 * kMiB, {}),
+      "the model takes 48.58 MiB for weights and scratch, and 30.00 MiB are free; --quantization "
+      "int8 takes 25.13 MiB, int4 takes 13.04 MiB"
+  );
+  EXPECT_THAT(error_of(18 * kMiB, {}), HasSubstr("; --quantization int4 takes 1"));
+  EXPECT_THAT(error_of(18 * kMiB, {}), Not(HasSubstr("int8")));
+  EXPECT_THAT(error_of(kMiB, {}), testing::EndsWith("1.00 MiB are free"));
+  EXPECT_THAT(error_of(18 * kMiB, QuantizedFormat::kInt8), testing::EndsWith("18.00 MiB are free"));
 }
 
 }  // namespace

@@ -74,16 +74,10 @@ Result<MemoryPlan> plan(
        .available_bytes = options.available_bytes}
   );
   if (!plan) return plan.error();
-  const int64_t needed = plan->weights.total() + plan->activations.total();
-  if (needed <= options.available_bytes) return plan;
-  return Error{
-      ErrorCode::kResourceExhausted,
-      fmt::format(
-          "the model takes {:.2f} GiB for weights and scratch, and {:.2f} GiB are free",
-          static_cast<double>(needed) / kGiB,
-          static_cast<double>(options.available_bytes) / kGiB
-      ),
-      options.text.model};
+  if (const Result<void> fit = check_weights_fit(config, *plan); !fit) {
+    return Error{fit.error().code, fit.error().message, options.text.model};
+  }
+  return plan;
 }
 
 // What the KV cache may take: as asked, else what all sequences at their longest could use, up to
