@@ -136,7 +136,15 @@ Result<std::vector<std::vector<TokenId>>> read_calibration(
 ) {
   options.engine.max_model_len =
       static_cast<int32_t>(std::min<int64_t>(kCalibrationLen, config.max_position_embeddings));
+  const std::string path = options.text.model;
   Result<LocalModel> model = load_with_progress(std::move(options));
+  if (!model && model.error().code == ErrorCode::kResourceExhausted) {
+    return Error{
+        ErrorCode::kResourceExhausted,
+        "calibration holds the model unrounded, and memory has no room for that: round its weights "
+        "to nearest, with --no-calibration",
+        path};
+  }
   if (!model) return model.error();
   if (!flags.calibration.empty()) return paragraphs_of(*model, flags.calibration);
   ProgressBar bar("calibration: the model's own answers");

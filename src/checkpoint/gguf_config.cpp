@@ -46,8 +46,6 @@ constexpr std::array<std::string_view, 10> kRefusedKeys = {
     "expert_shared_count",
     "expert_weights_scale",
 };
-// The same of models without experts.
-constexpr std::array<std::string_view, 1> kRefusedDenseKeys = {"expert_count"};
 
 Result<Architecture> read_architecture(const GgufFile& file) {
   const Result<std::optional<std::string>> name = file.string("general.architecture");
@@ -149,6 +147,16 @@ void write_sizes(const GgufFile& file, ConfigWriter& config) {
     config.set("vocab_size", embedding->shape.front());
   }
   config.set("tie_word_embeddings", file.find_tensor("output.weight") == nullptr);
+}
+
+// Scores of experts become weights by a softmax in these models; the format knows other ways.
+Result<void> check_gating(const GgufFile& file, std::string_view architecture) {
+  constexpr int64_t kSoftmax = 1;
+  const std::string key = fmt::format("{}.expert_gating_func", architecture);
+  const Result<std::optional<int64_t>> function = file.integer(key);
+  if (!function) return function.error();
+  if (function->value_or(kSoftmax) == kSoftmax) return {};
+  return unsupported(fmt::format("GGUF: '{}' is {}, expected 1 (softmax)", key, **function), key);
 }
 
 void write_experts(const Architecture& architecture, ConfigWriter& config) {
@@ -278,10 +286,10 @@ Result<json::object> gguf_config(const GgufFile& file) {
   if (!architecture) return architecture.error();
   const std::string_view name = architecture->gguf_name;
   if (Result<void> done = check_refused_keys(file, name, kRefusedKeys); !done) return done.error();
-  if (!architecture->has_experts) {
-    const Result<void> dense = check_refused_keys(file, name, kRefusedDenseKeys);
-    if (!dense) return dense.error();
-  }
+  const Result<void> experts = architecture->has_experts
+                                   ? check_gating(file, name)
+                                   : check_refused_keys(file, name, {{"expert_count"}});
+  if (!experts) return experts.error();
 
   ConfigWriter config(file, name);
   config.set("model_type", json::string(architecture->model_type));

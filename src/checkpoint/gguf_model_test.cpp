@@ -118,6 +118,13 @@ TEST(GgufConfig, RefusesWhatWouldChangeTheResult) {
       error_of(small_mixture("qwen3moe").float32("qwen3moe.expert_weights_scale", 2.0F)),
       HasSubstr("'qwen3moe.expert_weights_scale' is not supported")
   );
+  EXPECT_THAT(
+      error_of(small_mixture("qwen3moe").uint32("qwen3moe.expert_gating_func", 2)),
+      HasSubstr("'qwen3moe.expert_gating_func' is 2, expected 1 (softmax)")
+  );
+  EXPECT_EQ(
+      error_of(small_mixture("qwen3moe").uint32("qwen3moe.expert_gating_func", 1)), "no error"
+  );
   EXPECT_THAT(error_of(small_model("gemma3")), HasSubstr("architecture 'gemma3' is not supported"));
   EXPECT_THAT(error_of(GgufWriter()), HasSubstr("general.architecture is missing"));
   EXPECT_THAT(

@@ -53,9 +53,6 @@ class Loader {
     return values;
   }
 
-  Result<WeightMatrix> embedding(const std::string& name) {
-    return stacked({name}, options_.format.of_embedding());
-  }
   Result<WeightMatrix> head(const std::string& name) {
     const MatrixFormat format = options_.format.of_head();
     return stacked({name}, format, feedback_of(format, {MatrixKind::kHead}));
@@ -71,8 +68,8 @@ class Loader {
     return stacked(names, format, std::nullopt);
   }
 
-  // The same without rounding them as the layers' matrices are.
-  Result<WeightMatrix> router(const std::vector<std::string>& names) {
+  // The same of embeddings and routers, which are not quantized.
+  Result<WeightMatrix> unquantized(const std::vector<std::string>& names) {
     return stacked(names, options_.format.of_embedding());
   }
 
@@ -329,7 +326,7 @@ Result<void> load_experts(const MoeConfig& moe, size_t index, Loader& loader, La
   const std::string prefix = layer_prefix(index) + "mlp.";
   const bool has_shared = moe.shared_expert_intermediate_size > 0;
   ExpertWeights& experts = layer.experts.emplace();
-  Result<void> done = load_into(experts.router, loader.router(router_names(moe, index)));
+  Result<void> done = load_into(experts.router, loader.unquantized(router_names(moe, index)));
   if (!done) return done;
   const ExpertNames names = {prefix, static_cast<size_t>(moe.num_experts)};
   done = load_into(
@@ -405,7 +402,7 @@ Result<ModelWeights> load_weights(
   );
   ModelWeights weights;
   const std::string embedding_name = "model.embed_tokens.weight";
-  Result<void> done = load_into(weights.embedding, loader.embedding(embedding_name));
+  Result<void> done = load_into(weights.embedding, loader.unquantized({embedding_name}));
   if (!done) return done.error();
   for (size_t i = 0; i < static_cast<size_t>(config.num_layers); ++i) {
     LayerWeights& layer = weights.layers.emplace_back();

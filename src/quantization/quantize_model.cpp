@@ -127,21 +127,12 @@ std::vector<float> divisors_of(
   return {};
 }
 
-Result<ModelWeights> nearest_weights(
-    const ModelConfig& config,
-    const WeightSource& source,
-    const QuantizeOptions& options,
-    ThreadPool& pool,
-    const LoadProgress& on_tensor
-) {
-  return load_weights(config, source, {options.dtype, options.format}, pool, on_tensor);
-}
-
 // Of untied(config).
 Result<ModelWeights> calibrated_weights(
     const ModelConfig& config,
     const WeightSource& source,
     const QuantizeOptions& options,
+    const WeightFormat& format,
     ThreadPool& pool,
     const LoadProgress& on_tensor
 ) {
@@ -154,7 +145,6 @@ Result<ModelWeights> calibrated_weights(
   const auto feedback = [&](const MatrixPlace& place) {
     return feedback_of(moments->at(place), divisors_of(config, smoothing, place), pool);
   };
-  const WeightFormat format = {options.dtype, options.format};
   return load_weights(untied(config), *smoothed, format, pool, on_tensor, feedback);
 }
 
@@ -173,8 +163,10 @@ Result<QuantizedModel> quantize_model(
   const auto on_tensor = [&](size_t num_done, size_t num_all) {
     show_progress(options, "rounding", num_done, num_all);
   };
-  const auto rounded = options.texts.empty() ? nearest_weights : calibrated_weights;
-  Result<ModelWeights> weights = rounded(config, source, options, pool, on_tensor);
+  const WeightFormat format = {options.dtype, options.format};
+  Result<ModelWeights> weights =
+      options.texts.empty() ? load_weights(config, source, format, pool, on_tensor)
+                            : calibrated_weights(config, source, options, format, pool, on_tensor);
   if (!weights) return weights.error();
   return QuantizedModel{.config = untied(config), .weights = *std::move(weights)};
 }

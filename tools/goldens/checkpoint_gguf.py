@@ -37,6 +37,15 @@ def deinterleave(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight.reshape(heads, dim // 2, 2, -1).swapaxes(1, 2).reshape(weight.shape)
 
 
+def finish(writer: gguf.GGUFWriter, expected: dict, name: str, generator: str) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    document = {"generator": generator, "gguf": "0.19.0", "tensors": expected}
+    (OUT / name).write_text(json.dumps(document, indent=1) + "\n")
+
+
 def main() -> None:
     rng = np.random.default_rng(20240607)
 
@@ -98,13 +107,7 @@ def main() -> None:
             assert np.array_equal(read, values)
         writer.add_tensor(name, packed, raw_dtype=kind)
         expected[hf_name] = {"shape": list(values.shape), "fnv1a": fnv1a(read.tobytes())}
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-    document = {"generator": "tools/goldens/checkpoint_gguf.py", "gguf": "0.19.0", "tensors": expected}
-    (OUT / "tiny-llama.json").write_text(json.dumps(document, indent=1) + "\n")
+    finish(writer, expected, "tiny-llama.json", "tools/goldens/checkpoint_gguf.py")
 
 
 if __name__ == "__main__":

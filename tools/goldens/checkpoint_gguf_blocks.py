@@ -1,4 +1,4 @@
-"""Writes tests/golden/checkpoint/blocks.gguf: a tensor of each block format, and two mixtures of experts.
+"""Writes tests/golden/checkpoint/blocks.gguf: a tensor of each block format, and the experts of a layer.
 
 Block formats that the gguf package cannot make have random bytes, but for their float16 scales: every
 code, scale and minimum that a block can hold is as good as another. Beside it, as for tiny-llama.gguf, a
@@ -8,11 +8,9 @@ experts, one for each.
     python tools/goldens/checkpoint_gguf_blocks.py      (gguf 0.19.0, numpy)
 """
 
-import json
-
 import gguf
 import numpy as np
-from checkpoint_gguf import OUT, fnv1a
+from checkpoint_gguf import OUT, finish, fnv1a
 from gguf import GGMLQuantizationType as T
 
 # Where the float16 scales of a block stand.
@@ -70,12 +68,7 @@ def main() -> None:
     writer.add_tensor("blk.1.ffn_gate_inp_shexp.weight", router[0])
     expect("model.layers.1.mlp.shared_expert_gate.weight", router[:1])
 
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    document = {"generator": "tools/goldens/checkpoint_gguf_blocks.py", "gguf": "0.19.0", "tensors": expected}
-    (OUT / "blocks.json").write_text(json.dumps(document, indent=1) + "\n")
+    finish(writer, expected, "blocks.json", "tools/goldens/checkpoint_gguf_blocks.py")
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ constexpr TokenBlocks kBlocks = {
 constexpr size_t kBlockWeightBytes = 16384;
 // Up to so many tokens may take one panel after another: one stream of reads, which is what the
 // processor fetches ahead best (32 GB/s instead of 24 with one token and a thread for each core of
-// Zen 4). More of them share the loads of two panels, and ask for the next two meanwhile: they
-// compute for so long that the processor forgets what it fetches ahead.
+// Zen 4, docs/benchmarks/cpu_changes.md). More of them share the loads of two panels, and ask for
+// the next two meanwhile: they compute for so long that the processor forgets what it fetches
+// ahead.
 constexpr size_t kFewTokens = 4;
 // That long are more than two terms of inputs for each weight; and more than Shape::kFewTerms, if
 // rows have no more groups (of each term) than these, so that inputs stay in the first cache until
