@@ -34,7 +34,9 @@ if(MILLRACE_CCACHE)
 endif()
 find_program(MILLRACE_MOLD mold)
 if(MILLRACE_MOLD)
-  add_link_options(-fuse-ld=mold)
+  # Segments begin on pages. Else mold 1.10 may put thread-local zeros alone at the end of a page that nothing else is on,
+  # and the loader fails to protect it: "cannot apply additional memory protection after relocation".
+  add_link_options(-fuse-ld=mold LINKER:-z,separate-code)
 endif()
 
 if(MILLRACE_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
