@@ -11,6 +11,8 @@
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/model_directory.h"
 #include "checkpoint/printable.h"
+#include "checkpoint/quantized/quantization_config.h"
+#include "checkpoint/quantized/quantized_weights.h"
 #include "checkpoint/safetensors.h"
 
 namespace millrace {
@@ -120,6 +122,13 @@ Result<std::optional<std::string>> read_chat_template(const ModelDirectory& dire
   return template_of(*config);
 }
 
+// The configuration of the plain model that a quantized checkpoint is read as.
+json::object without_quantization(json::object config) {
+  config.erase("quantization_config");
+  config.erase("compression_config");
+  return config;
+}
+
 Result<Checkpoint> open_hugging_face(
     const ModelDirectory& directory, const CheckpointOptions& options
 ) {
@@ -140,8 +149,13 @@ Result<Checkpoint> open_hugging_face(
     const Result<void> read = read_gguf_vocabulary(directory, checkpoint);
     if (!read) return read.error();
   }
+  const Result<std::optional<QuantizationConfig>> quantization =
+      read_quantization_config(checkpoint.config);
+  if (!quantization) return quantization.error();
+  if (*quantization) checkpoint.config = without_quantization(std::move(checkpoint.config));
   if (options.with_weights) {
     Result<std::unique_ptr<WeightSource>> weights = open_safetensors_directory(directory.path);
+    if (weights && *quantization) weights = plain_weights(std::move(*weights), **quantization);
     if (!weights) return weights.error();
     checkpoint.weights = std::move(*weights);
   }

@@ -31,7 +31,9 @@ struct Checkpoint {
 };
 
 // `path`: a directory as Hugging Face lays it out (config.json and safetensors), a .gguf file, or a
-// directory that holds one .gguf file and no config.json. Nothing is ever executed, no pickle file
+// directory that holds one .gguf file and no config.json. Checkpoints that AWQ, GPTQ, FP8 or
+// compressed-tensors have quantized appear as plain ones, their configuration and their weights
+// (checkpoint/quantized/). Nothing is ever executed, no pickle file
 // is opened, and no file outside the directory. Weights are mapped, and read when they are asked
 // for.
 Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOptions& options = {});

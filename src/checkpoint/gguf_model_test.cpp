@@ -243,15 +243,6 @@ OpenModel open_model(const std::string& path) {
   return model;
 }
 
-std::string fnv1a(std::span<const float> values) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
-  for (size_t i = 0; i < values.size_bytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
-}
-
 std::vector<float> read_all(const WeightSource& source, const TensorInfo& info) {
   std::vector<float> values(static_cast<size_t>(info.num_rows() * info.row_length()));
   source.read_rows(info, 0, info.num_rows(), values);

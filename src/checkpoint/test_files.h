@@ -28,6 +28,16 @@ void append(std::string& to, T value) {
   to.append(bytes, sizeof value);
 }
 
+// The 64-bit FNV-1a hash of float32 values, as the generators of goldens write it.
+inline std::string fnv1a(std::span<const float> values) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
+  for (size_t i = 0; i < values.size_bytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
 // A directory of its own that goes with the object.
 class TemporaryDirectory {
  public:

@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "base/json_fields.h"
 #include "base/math.h"
-#include "model/json_fields.h"
 
 namespace millrace {
 namespace {
@@ -248,10 +248,10 @@ void read_quantization(JsonFields& fields, ModelConfig& config) {
       read_stored_quantization(fields, JsonFields(*quantization), config);
       continue;
     }
+    constexpr std::string_view kSupported = "awq, gptq, fp8, compressed-tensors";
+    const std::string what = fmt::format("weights quantized by '{}' are not", shown(method));
     fields.refuse(
-        ErrorCode::kUnsupported,
-        key,
-        fmt::format("checkpoints quantized with '{}' are not supported yet", shown(method))
+        ErrorCode::kUnsupported, key, fmt::format("{} supported ({} are)", what, kSupported)
     );
   }
 }

@@ -175,8 +175,8 @@ TEST(ModelConfig, RefusesWhatItDoesNotKnowByName) {
       error_of(kLlama, R"({"hidden_act": "gelu"})").message, HasSubstr("activation 'gelu'")
   );
   EXPECT_THAT(
-      error_of(kLlama, R"({"quantization_config": {"quant_method": "awq"}})").message,
-      HasSubstr("quantized with 'awq' are not supported yet")
+      error_of(kLlama, R"({"quantization_config": {"quant_method": "hqq"}})").message,
+      HasSubstr("quantized by 'hqq' are not supported (awq, gptq, fp8")
   );
   EXPECT_THAT(
       error_of(kLlama, R"({"torch_dtype": "float64"})").message, HasSubstr("dtype 'float64'")

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "model/json_fields.h"
+#include "base/json_fields.h"
 
 namespace millrace {
 namespace {

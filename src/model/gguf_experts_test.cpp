@@ -6,7 +6,6 @@
 
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/test_files.h"
-#include "model/cpu_model.h"
 #include "model/model_test_data.h"
 #include "model/weight_names.h"
 
@@ -92,26 +91,6 @@ std::string gguf_of(const ModelConfig& config, const WeightSource& source) {
   }
   for (int64_t i = 0; i < config.num_layers; ++i) write_layer_experts(config, source, i, writer);
   return writer.file();
-}
-
-std::vector<float> logits_of(const ModelConfig& config, const WeightSource& source) {
-  ThreadPool pool(2);
-  const CpuModelOptions options{
-      .dtype = DType::kFloat32,
-      .kv_dtype = DType::kFloat32,
-      .num_blocks = 8,
-      .max_model_len = 64,
-      .max_num_batched_tokens = 64,
-      .max_num_logits = 64,
-  };
-  const auto model = CpuModel::load(config, source, options, pool);
-  CHECK(model.ok(), model.error().message);
-  std::vector<TestSequence> sequences =
-      make_sequences(**model, std::vector<std::vector<TokenId>>{{3, 1, 4, 1, 5, 9, 2, 6}}, 1);
-  const TestChunk chunk{&sequences[0], 8};
-  const std::span<const float> logits =
-      (*model)->forward(make_batch(std::span(&chunk, 1), (*model)->block_size()));
-  return {logits.begin(), logits.end()};
 }
 
 TEST(GgufExperts, MakeTheModelOfTheirTensors) {

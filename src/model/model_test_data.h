@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "checkpoint/weight_source.h"
 #include "model/config.h"
+#include "model/cpu_model.h"
 #include "model/forward_batch.h"
 #include "model/model_runner.h"
 #include "model/weight_names.h"
@@ -174,6 +175,27 @@ inline ForwardBatch make_batch(std::span<const TestChunk> chunks, int32_t block_
     batch.block_tables.insert(batch.block_tables.end(), row.begin(), row.end());
   }
   return batch;
+}
+
+// Of a few tokens, in float32.
+inline std::vector<float> logits_of(const ModelConfig& config, const WeightSource& source) {
+  ThreadPool pool(2);
+  const CpuModelOptions options{
+      .dtype = DType::kFloat32,
+      .kv_dtype = DType::kFloat32,
+      .num_blocks = 8,
+      .max_model_len = 64,
+      .max_num_batched_tokens = 64,
+      .max_num_logits = 64,
+  };
+  const auto model = CpuModel::load(config, source, options, pool);
+  CHECK(model.ok(), model.error().message);
+  std::vector<TestSequence> sequences =
+      make_sequences(**model, std::vector<std::vector<TokenId>>{{3, 1, 4, 1, 5, 9, 2, 6}}, 1);
+  const TestChunk chunk{&sequences[0], 8};
+  const std::span<const float> logits =
+      (*model)->forward(make_batch(std::span(&chunk, 1), (*model)->block_size()));
+  return {logits.begin(), logits.end()};
 }
 
 }  // namespace millrace

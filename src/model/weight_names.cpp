@@ -89,6 +89,16 @@ bool is_harmless(std::string_view name) {
   return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
 }
 
+// GPTQ's tools write a bias beside every matrix that they quantize, also where the model has none.
+bool is_bias_of_zeros(const TensorInfo& tensor, const WeightSource& source) {
+  constexpr int64_t kLengthMax = 1 << 24;
+  if (!tensor.name.ends_with(".bias") || tensor.shape.size() != 1) return false;
+  if (tensor.shape[0] > kLengthMax || !check_readable(tensor)) return false;
+  std::vector<float> values(static_cast<size_t>(tensor.row_length()));
+  source.read_rows(tensor, 0, 1, values);
+  return std::ranges::all_of(values, [](float value) { return value == 0; });
+}
+
 Result<void> check_tensor(const TensorInfo& expected, const TensorInfo* found) {
   if (found == nullptr) {
     return not_found(
@@ -195,6 +205,7 @@ Result<void> check_tensors(const ModelConfig& config, const WeightSource& source
   }
   for (const TensorInfo& found : source.tensors()) {
     if (used.contains(found.name) || is_harmless(found.name)) continue;
+    if (is_bias_of_zeros(found, source)) continue;
     return invalid_argument(
         fmt::format(
             "tensor '{}' {} belongs to no part of a {} model: the configuration and the weights "

@@ -214,6 +214,36 @@ TEST(CheckTensors, TakesAHeadBesideTiedEmbeddingsOnlyIfItIsTheSame) {
   EXPECT_EQ(differs.error().where, "lm_head.weight");
 }
 
+// A model without biases of its own, with one beside a matrix.
+class SourceWithBias : public WeightSource {
+ public:
+  SourceWithBias(const ModelConfig& config, float value)
+      : tensors_(expected_tensors(config)), value_(value) {
+    tensors_.push_back({.name = "model.layers.0.mlp.down_proj.bias", .shape = {4}});
+  }
+  std::span<const TensorInfo> tensors() const override { return tensors_; }
+  const TensorInfo* find(std::string_view name) const override {
+    const auto found = std::ranges::find(tensors_, name, &TensorInfo::name);
+    return found == tensors_.end() ? nullptr : &*found;
+  }
+  void read_rows(const TensorInfo&, int64_t, int64_t, std::span<float> out) const override {
+    std::ranges::fill(out, 0.0F);
+    out.back() = value_;
+  }
+
+ private:
+  std::vector<TensorInfo> tensors_;
+  float value_;
+};
+
+TEST(CheckTensors, TakesABiasTooManyOnlyIfItAddsNothing) {
+  const ModelConfig config = small_config(false);
+  EXPECT_TRUE(check_tensors(config, SourceWithBias(config, 0)));
+  const Result<void> adds = check_tensors(config, SourceWithBias(config, 0.5F));
+  ASSERT_FALSE(adds);
+  EXPECT_EQ(adds.error().where, "model.layers.0.mlp.down_proj.bias");
+}
+
 class OneUnreadable : public WeightSource {
  public:
   explicit OneUnreadable(const ModelConfig& config) : tensors_(expected_tensors(config)) {

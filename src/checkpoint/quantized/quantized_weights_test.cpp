@@ -1,0 +1,326 @@
+#include "checkpoint/quantized/quantized_weights.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/dequantize.h"
+#include "checkpoint/test_files.h"
+
+namespace millrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using namespace testing_files;
+
+std::vector<float> values_of(const WeightSource& source, const TensorInfo& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.num_rows() * tensor.row_length()));
+  source.read_rows(tensor, 0, tensor.num_rows(), values);
+  return values;
+}
+
+class QuantizedGolden : public testing::TestWithParam<std::string> {};
+
+// Written and read by the tools that publish such checkpoints: tools/goldens/.
+TEST_P(QuantizedGolden, ReadsWhatItsToolReads) {
+  const std::string directory =
+      MILLRACE_SOURCE_DIR "/tests/golden/checkpoint/quantized/" + GetParam();
+  const Result<Checkpoint> checkpoint = open_checkpoint(directory);
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  EXPECT_EQ(checkpoint->config.if_contains("quantization_config"), nullptr);
+  const Result<json::value> golden = read_json_file(directory + "/expected.json");
+  ASSERT_TRUE(golden) << golden.error().message;
+  const json::object& tensors = golden->at("tensors").as_object();
+  EXPECT_GE(tensors.size(), 3);
+  EXPECT_EQ(checkpoint->weights->tensors().size(), tensors.size());
+  for (const auto& [name, expected] : tensors) {
+    const TensorInfo* info = checkpoint->weights->find(name);
+    ASSERT_NE(info, nullptr) << name;
+    EXPECT_EQ(info->shape, json::value_to<std::vector<int64_t>>(expected.at("shape")));
+    EXPECT_EQ(expected.at("fnv1a").as_string(), fnv1a(values_of(*checkpoint->weights, *info)))
+        << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All,
+    QuantizedGolden,
+    testing::Values(
+        "awq",
+        "gptq",
+        "gptq_act_order",
+        "gptq_v2",
+        "gptq_3bit",
+        "gptq_2bit",
+        "fp8_block",
+        "fp8_tensor",
+        "ct_int4",
+        "ct_int4_zeros",
+        "ct_int4_act_order",
+        "ct_int8",
+        "ct_fp8",
+        "ct_fp8_block",
+        "ct_int8_packed"
+    ),
+    [](const auto& test) { return test.param; }
+);
+
+// Tensors in memory, each in bytes of its own, so that a read beyond them is seen.
+class MemorySource : public WeightSource {
+ public:
+  // `type`: as a safetensors header has it.
+  void add(std::string name, std::string_view type, std::vector<int64_t> shape, std::string bytes) {
+    TensorInfo info{.name = std::move(name), .storage = StorageType::kOther, .shape = {}};
+    info.shape = std::move(shape);
+    if (type == "F16") info.storage = StorageType::kF16;
+    if (type == "BF16") info.storage = StorageType::kBF16;
+    if (type == "F32") info.storage = StorageType::kF32;
+    if (info.storage == StorageType::kOther) info.storage_name = type;
+    bytes_[info.name] = std::vector<char>(bytes.begin(), bytes.end());
+    infos_.push_back(std::move(info));
+  }
+  std::span<const TensorInfo> tensors() const override { return infos_; }
+  const TensorInfo* find(std::string_view name) const override {
+    const auto found = std::ranges::find(infos_, name, &TensorInfo::name);
+    return found == infos_.end() ? nullptr : &*found;
+  }
+  void read_rows(const TensorInfo& tensor, int64_t begin, int64_t count, std::span<float> out)
+      const override {
+    const size_t size =
+        static_cast<size_t>(tensor.row_length()) * block_layout(tensor.storage).block_bytes;
+    const auto bytes = raw_bytes(tensor).subspan(static_cast<size_t>(begin) * size);
+    dequantize(tensor.storage, bytes.first(static_cast<size_t>(count) * size), out);
+  }
+  std::span<const std::byte> raw_bytes(const TensorInfo& tensor) const override {
+    return std::as_bytes(std::span(bytes_.at(tensor.name)));
+  }
+
+ private:
+  std::vector<TensorInfo> infos_;
+  std::map<std::string, std::vector<char>, std::less<>> bytes_;
+};
+
+std::string floats(const std::vector<float>& values) {
+  std::string bytes;
+  for (const float value : values) append(bytes, value);
+  return bytes;
+}
+
+std::string words(const std::vector<uint32_t>& values) {
+  std::string bytes;
+  for (const uint32_t value : values) append(bytes, value);
+  return bytes;
+}
+
+// What a test changes of a right AWQ matrix of 8 rows and 2 inputs in 2 groups.
+struct AwqParts {
+  std::string codes_type = "I32";
+  std::vector<int64_t> codes_shape = {2, 1};
+  std::string zeros_type = "I32";
+  std::vector<int64_t> scales_shape = {2, 8};
+  bool has_scales = true;
+};
+
+std::unique_ptr<MemorySource> awq_source(const AwqParts& parts = {}) {
+  auto source = std::make_unique<MemorySource>();
+  source->add("m.qweight", parts.codes_type, parts.codes_shape, words({0x75316420, 0x88888888}));
+  source->add("m.qzeros", parts.zeros_type, {2, 1}, words({0x11111111, 0x99999999}));
+  if (parts.has_scales) {
+    source->add("m.scales", "F32", parts.scales_shape, floats(std::vector<float>(16, 0.5F)));
+  }
+  source->add("norm.weight", "F32", {2}, floats({3, 4}));
+  return source;
+}
+
+TEST(PlainWeights, PassOnWhatIsNotQuantized) {
+  const auto weights = plain_weights(awq_source(), {.method = QuantizationMethod::kAwq});
+  ASSERT_TRUE(weights) << weights.error().message;
+  ASSERT_EQ((*weights)->tensors().size(), 2);
+  const TensorInfo* matrix = (*weights)->find("m.weight");
+  ASSERT_NE(matrix, nullptr);
+  EXPECT_THAT(matrix->shape, ElementsAre(8, 2));
+  EXPECT_TRUE((*weights)->raw_bytes(*matrix).empty());
+  EXPECT_THAT(
+      values_of(**weights, *matrix),
+      ElementsAre(-0.5, -0.5, 0, -0.5, 0.5, -0.5, 1, -0.5, 1.5, -0.5, 2, -0.5, 2.5, -0.5, 3, -0.5)
+  );
+  std::vector<float> rows(4);
+  (*weights)->read_rows(*matrix, 5, 2, rows);
+  EXPECT_THAT(rows, ElementsAre(2, -0.5, 2.5, -0.5));
+  const TensorInfo* norm = (*weights)->find("norm.weight");
+  ASSERT_NE(norm, nullptr);
+  EXPECT_THAT(values_of(**weights, *norm), ElementsAre(3, 4));
+  EXPECT_EQ((*weights)->raw_bytes(*norm).size(), 8);
+}
+
+Error error_of(std::unique_ptr<WeightSource> source, const QuantizationConfig& config) {
+  const auto weights = plain_weights(std::move(source), config);
+  EXPECT_FALSE(weights);
+  return weights ? Error{} : weights.error();
+}
+
+TEST(PlainWeights, NameTheTensorThatIsWrong) {
+  const QuantizationConfig awq{.method = QuantizationMethod::kAwq};
+  EXPECT_THAT(
+      error_of(awq_source({.has_scales = false}), awq).message,
+      HasSubstr("tensor 'm.scales' is missing, without which 'm' cannot be read")
+  );
+  EXPECT_THAT(
+      error_of(awq_source({.codes_type = "U32"}), awq).message,
+      HasSubstr("tensor 'm.qweight' is of U32: expected I32")
+  );
+  EXPECT_THAT(
+      error_of(awq_source({.codes_shape = {2}}), awq).message,
+      HasSubstr("tensor 'm.qweight' has shape [2]: expected two dimensions")
+  );
+  EXPECT_THAT(
+      error_of(awq_source({.scales_shape = {1, 16}}), awq).message,
+      HasSubstr("tensor 'm.scales' has shape [1, 16]: expected [groups, 8]")
+  );
+  EXPECT_EQ(error_of(awq_source({.zeros_type = "F32"}), awq).where, "m.qzeros");
+}
+
+TEST(PlainWeights, RefuseAnInputOfAGroupThatThereIsNot) {
+  auto source = std::make_unique<MemorySource>();
+  source->add("m.qweight", "I32", {1, 8}, words(std::vector<uint32_t>(8)));
+  source->add("m.qzeros", "I32", {2, 1}, words({0, 0}));
+  source->add("m.scales", "F32", {2, 8}, floats(std::vector<float>(16, 1)));
+  source->add("m.g_idx", "I32", {8}, words({0, 1, 0, 1, 0, 1, 0, 2}));
+  const QuantizationConfig gptq{.method = QuantizationMethod::kGptq, .group_size = 4};
+  EXPECT_THAT(
+      error_of(std::move(source), gptq).message,
+      HasSubstr("tensor 'm.g_idx': input 7 is of group 2, and there are 2")
+  );
+}
+
+TEST(PlainWeights, RefuseFloat8WithoutAScale) {
+  auto source = std::make_unique<MemorySource>();
+  source->add("m.weight", "F8_E4M3", {1, 2}, "ab");
+  const Error error = error_of(std::move(source), {.method = QuantizationMethod::kFp8});
+  EXPECT_EQ(error.code, ErrorCode::kNotFound);
+  EXPECT_EQ(error.where, "m.weight_scale");
+}
+
+TEST(PlainWeights, LeaveOutScalesOfActivationsAndCaches) {
+  auto source = std::make_unique<MemorySource>();
+  source->add("m.weight", "F8_E4M3", {1, 2}, "\x38\x40");
+  source->add("m.weight_scale", "F32", {}, floats({0.5F}));
+  source->add("m.input_scale", "F32", {}, floats({0.25F}));
+  source->add("self_attn.k_scale", "F32", {1}, floats({0.25F}));
+  const auto weights = plain_weights(std::move(source), {.method = QuantizationMethod::kFp8});
+  ASSERT_TRUE(weights) << weights.error().message;
+  ASSERT_EQ((*weights)->tensors().size(), 1);
+  EXPECT_THAT(values_of(**weights, (*weights)->tensors()[0]), ElementsAre(0.5, 1));
+}
+
+// One tensor of a matrix, and what it may be instead of what it should.
+struct Part {
+  std::string_view name;
+  std::string_view type;
+  std::string_view other_type;
+  std::vector<int64_t> shape;
+};
+
+// Of a right matrix of `rows` x `columns` in `groups`, of those that each layout knows.
+std::vector<Part> parts_of(
+    QuantizationMethod method, int64_t bits, int64_t rows, int64_t columns, int64_t groups
+) {
+  const auto words_of = [&](int64_t length) { return (length * bits + 31) / 32; };
+  const Part scales = {"scales", "F16", "F32", {groups, rows}};
+  const Part zeros = {"qzeros", "I32", "F32", {groups, words_of(rows)}};
+  switch (method) {
+    case QuantizationMethod::kAwq:
+      return {{"qweight", "I32", "I16", {columns, words_of(rows)}}, scales, zeros};
+    case QuantizationMethod::kGptq:
+      return {
+          {"qweight", "I32", "I16", {words_of(columns), rows}},
+          scales,
+          zeros,
+          {"g_idx", "I32", "F32", {columns}}};
+    case QuantizationMethod::kFp8:
+      return {
+          {"weight", "F8_E4M3", "F16", {rows, columns}},
+          {"weight_scale_inv", "F32", "BF16", {rows, groups}},
+          {"weight_zero_point", "I8", "I32", {rows, groups}}};
+    case QuantizationMethod::kCompressedTensors:
+      return {
+          {"weight_packed", "I32", "I8", {rows, words_of(columns)}},
+          {"weight_shape", "I64", "I32", {2}},
+          {"weight_scale", "BF16", "F32", {rows, groups}},
+          {"weight_zero_point", "I32", "I8", {words_of(rows), groups}},
+          {"weight_g_idx", "I32", "I64", {columns}}};
+  }
+  return {};
+}
+
+// Any shapes: read within their bytes (which the address sanitizer sees), or refused.
+TEST(PlainWeights, AnyShapesAreReadOrRefused) {
+  std::mt19937 random(11);
+  const auto below = [&](uint32_t limit) { return static_cast<int64_t>(random() % limit); };
+  size_t num_read = 0;
+  size_t num_refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const QuantizationConfig config{
+        .method = static_cast<QuantizationMethod>(below(4)),
+        .bits = std::array{2, 3, 4, 8}[static_cast<size_t>(below(4))],
+        .group_size = below(9),
+        .zeros_are_one_less = below(2) == 0,
+        .block_rows = below(3),
+        .block_columns = 1 + below(2)};
+    const bool is_gptq = config.method == QuantizationMethod::kGptq;
+    const std::array shape{1 + below(20), 1 + below(20)};
+    const int64_t groups = 1 + below(3);
+    auto source = std::make_unique<MemorySource>();
+    for (Part& part :
+         parts_of(config.method, is_gptq ? config.bits : 4, shape[0], shape[1], groups)) {
+      if (below(12) == 0) continue;
+      if (below(20) == 0) part.type = part.other_type;
+      if (below(16) == 0) part.shape.push_back(1 + below(3));
+      if (below(8) == 0) {
+        int64_t& length = part.shape[static_cast<size_t>(below(2)) % part.shape.size()];
+        length = std::max<int64_t>(length + below(3) - 1, 0);
+      }
+      int64_t size = part.type == "I64" ? 8 : part.type == "I32" || part.type == "F32" ? 4 : 2;
+      if (part.type == "I8" || part.type == "F8_E4M3") size = 1;
+      for (const int64_t length : part.shape) size *= length;
+      std::string bytes(static_cast<size_t>(size), '\0');
+      // Groups of inputs are sometimes right; of codes and scales every byte is.
+      const bool is_index = part.name.ends_with("g_idx");
+      for (size_t j = 0; j < bytes.size(); j += is_index ? 4 : 1) {
+        bytes[j] = static_cast<char>(below(is_index ? static_cast<uint32_t>(groups) + 1 : 256));
+      }
+      if (part.name == "weight_shape" && size == 16) {
+        const std::array<int64_t, 2> stated{shape[0], below(9) == 0 ? below(300) : shape[1]};
+        std::memcpy(bytes.data(), stated.data(), sizeof stated);
+      }
+      source->add(fmt::format("m.{}", part.name), part.type, part.shape, std::move(bytes));
+    }
+    const auto weights = plain_weights(std::move(source), config);
+    if (!weights) {
+      ASSERT_FALSE(weights.error().message.empty());
+      ++num_refused;
+      continue;
+    }
+    for (const TensorInfo& tensor : (*weights)->tensors()) {
+      if (tensor.name != "m.weight" || tensor.storage == StorageType::kOther) continue;
+      values_of(**weights, tensor);
+      ++num_read;
+    }
+  }
+  EXPECT_GT(num_read, 2000);
+  EXPECT_GT(num_refused, 2000);
+}
+
+}  // namespace
+}  // namespace millrace
