@@ -150,7 +150,8 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   line.add(
       "--quantization",
       flags.quantization,
-      "none, or round matrices while loading: int8, w8a8 (faster, worse) or int4"
+      "auto (matrices stored in 4 bits stay so), none, or round matrices while loading: int8, "
+      "w8a8 (faster, worse) or int4"
   );
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block, a multiple of 16");
@@ -244,6 +245,7 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   const Result<std::optional<Quantization>> quantization = quantization_of_flag(flags.quantization);
   if (!quantization) return quantization.error();
   options.quantization = *quantization;
+  options.keeps_codes = flags.quantization == "auto";
   const Result<std::optional<DType>> kv_dtype =
       dtype_of_flag("--kv-cache-dtype", flags.kv_cache_dtype);
   if (!kv_dtype) return kv_dtype.error();
@@ -286,10 +288,10 @@ Result<DeviceChoice> device_of_flag(const std::string& name) {
 }
 
 Result<std::optional<Quantization>> quantization_of_flag(const std::string& name) {
-  if (name == "none") return std::optional<Quantization>();
+  if (name == "auto" || name == "none") return std::optional<Quantization>();
   const std::optional<Quantization> quantization = quantization_from_name(name);
   if (quantization) return quantization;
-  return wrong_choice("--quantization", "none, int8, w8a8 or int4", name);
+  return wrong_choice("--quantization", "auto, none, int8, w8a8, int4 or uint4", name);
 }
 
 Result<size_t> num_threads_of_flag(int32_t num_threads) {

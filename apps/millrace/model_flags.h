@@ -24,7 +24,7 @@ struct ModelFlags {
   bool enforce_eager = false;
   std::string generation_config = "auto";
   std::string dtype = "auto";
-  std::string quantization = "none";
+  std::string quantization = "auto";
   std::string kv_cache_dtype = "auto";
   int32_t block_size = 16;
   std::optional<int64_t> kv_cache_memory_bytes;
@@ -61,7 +61,7 @@ Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::s
 // --device: auto, cpu or cuda.
 Result<DeviceChoice> device_of_flag(const std::string& name);
 
-// nullopt for "none".
+// nullopt for "auto" and "none".
 Result<std::optional<Quantization>> quantization_of_flag(const std::string& name);
 
 // --threads, of compute threads; 0: one per CPU.

@@ -10,6 +10,7 @@
 #include "kernels/isa.h"
 #include "model/config.h"
 #include "model/memory_plan.h"
+#include "model/weight_names.h"
 #include "model_flags.h"
 
 namespace millrace {
@@ -18,7 +19,7 @@ namespace {
 struct PlanFlags {
   std::string model = kDefaultModel;
   std::string dtype = "auto";
-  std::string quantization = "none";
+  std::string quantization = "auto";
   std::string kv_cache_dtype = "auto";
   int64_t block_size = 16;
   std::optional<int64_t> max_num_batched_tokens;
@@ -27,8 +28,14 @@ struct PlanFlags {
   std::optional<int64_t> memory;
 };
 
+// Whether the weights are there and stay in the 4 bits that they are stored in.
+bool keeps_codes(const std::string& path, const ModelConfig& config) {
+  const Result<Checkpoint> checkpoint = open_checkpoint(path);
+  return checkpoint && check_codes(config, *checkpoint->weights).ok();
+}
+
 Result<MemoryPlanOptions> options_of(
-    const PlanFlags& flags, const ModelConfig& config, DType automatic
+    const PlanFlags& flags, const std::string& path, const ModelConfig& config, DType automatic
 ) {
   const Result<std::optional<DType>> dtype = dtype_of_flag("--dtype", flags.dtype);
   if (!dtype) return dtype.error();
@@ -41,6 +48,9 @@ Result<MemoryPlanOptions> options_of(
   const Result<std::optional<Quantization>> kept = quantization_of(config, *quantization);
   if (!kept) return kept.error();
   options.quantization = *kept;
+  if (!*kept && flags.quantization == "auto" && keeps_codes(path, config)) {
+    options.quantization = QuantizedFormat::kUint4;
+  }
   options.weight_dtype = dtype->value_or(automatic);
   options.kv_dtype = kv_dtype->value_or(options.weight_dtype);
   options.block_size = flags.block_size;
@@ -64,7 +74,7 @@ Result<void> plan(const PlanFlags& flags) {
   const Result<ModelConfig> config = parse_model_config(checkpoint->config);
   if (!config) return config.error();
   const Result<MemoryPlanOptions> options =
-      options_of(flags, *config, automatic_dtype(*config, *checkpoint));
+      options_of(flags, *path, *config, automatic_dtype(*config, *checkpoint));
   if (!options) return options.error();
   const Result<MemoryPlan> result = plan_memory(*config, *options);
   if (!result) return result.error();
@@ -79,7 +89,9 @@ int run_plan(std::vector<std::string> arguments) {
   CommandLine line("plan", "Bytes of weights, KV cache and scratch, and how many sequences fit.");
   line.add_positional("MODEL", flags.model, "directory with config.json, .gguf file, or smollm2");
   line.add("--dtype", flags.dtype, "type of the weights: auto, float32, float16, bfloat16");
-  line.add("--quantization", flags.quantization, "of the matrices: none, int8, w8a8 or int4");
+  line.add(
+      "--quantization", flags.quantization, "of the matrices: auto, none, int8, w8a8, int4 or uint4"
+  );
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block");
   line.add_size(

@@ -98,6 +98,22 @@ class DummySource : public WeightSource {
     }
   }
 
+  bool has_codes(const TensorInfo& tensor) const override { return tensor.shape.size() == 2; }
+
+  void read_codes(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+  ) const override {
+    constexpr float kZero = 8.0F;
+    std::vector<float> values(out.codes.size());
+    read_rows(tensor, row_begin, num_rows, values);
+    const float scale = distributions_[index_.position_of(tensor)].half_width / kZero;
+    for (size_t i = 0; i < values.size(); ++i) {
+      out.codes[i] = static_cast<uint8_t>(std::clamp(values[i] / scale + kZero, 0.0F, 15.0F));
+    }
+    std::ranges::fill(out.scales, scale);
+    std::ranges::fill(out.zeros, static_cast<uint8_t>(kZero));
+  }
+
  private:
   TensorIndex index_;
   std::vector<Distribution> distributions_;  // by position in index_

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "checkpoint/printable.h"
 
 namespace millrace {
@@ -27,6 +28,11 @@ Result<void> check_readable(const TensorInfo& tensor) {
       ),
       printable(tensor.name)
   );
+}
+
+void WeightSource::read_codes(const TensorInfo& tensor, int64_t, int64_t, const StoredCodes&)
+    const {
+  CHECK(false, "no codes are stored of tensor " + tensor.name);
 }
 
 std::string format_shape(std::span<const int64_t> shape) {

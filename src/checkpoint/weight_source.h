@@ -52,6 +52,16 @@ Result<void> check_readable(const TensorInfo& tensor);
 // "[49152, 576]"
 std::string format_shape(std::span<const int64_t> shape);
 
+// Rows of a matrix that is stored in 4 bits: weight = (code - zero point) * scale, the last two of
+// each kGroup inputs.
+struct StoredCodes {
+  static constexpr size_t kGroup = 64;
+
+  std::span<uint8_t> codes;  // [rows, row length], 0 .. 15
+  std::span<float> scales;   // [rows, ceil(row length / kGroup)]
+  std::span<uint8_t> zeros;  // the same, 0 .. 15
+};
+
 // Tensors by Hugging Face's names, read as float32 rows. Reading is const and thread-safe.
 class WeightSource {
  public:
@@ -69,6 +79,15 @@ class WeightSource {
   virtual void read_rows(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const = 0;
+
+  // Whether a matrix is stored in 4 bits, in groups of a multiple of StoredCodes::kGroup inputs.
+  virtual bool has_codes(const TensorInfo& /*tensor*/) const { return false; }
+
+  // Writes rows [row_begin, row_begin + num_rows) as they are stored. REQUIRES: has_codes(), and as
+  // read_rows().
+  virtual void read_codes(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+  ) const;
 
   // The tensor's bytes as they lie in the file; empty where there is no file or it is kept
   // otherwise. REQUIRES: the tensor is one of tensors().

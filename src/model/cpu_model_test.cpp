@@ -135,6 +135,7 @@ constexpr WeightFormat kFormats[] = {
     {DType::kBFloat16},
     {DType::kBFloat16, QuantizedFormat::kInt8},
     {DType::kFloat32, QuantizedFormat::kInt4},
+    {DType::kFloat32, QuantizedFormat::kUint4},
 };
 
 CpuModelOptions options_for(const WeightFormat& format) {

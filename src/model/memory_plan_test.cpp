@@ -127,7 +127,8 @@ TEST(MemoryPlan, IsWhatTheModelTakes) {
 TEST(MemoryPlan, IsWhatAQuantizedModelAllocates) {
   ThreadPool threads(1);
   for (const bool is_tied : {false, true}) {
-    for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kInt4}) {
+    for (const QuantizedFormat format :
+         {QuantizedFormat::kInt8, QuantizedFormat::kInt4, QuantizedFormat::kUint4}) {
       ModelConfig config = small_config();
       config.attention_bias = false;
       config.intermediate_size = 70;

@@ -14,6 +14,7 @@
 #include "base/math.h"
 #include "base/rng.h"
 #include "checkpoint/weight_source.h"
+#include "kernels/quantized/quantized_test_data.h"
 #include "model/config.h"
 #include "model/cpu_model.h"
 #include "model/forward_batch.h"
@@ -50,6 +51,19 @@ class TinyWeights : public WeightSource {
       out[i] = static_cast<float>(range.offset + range.scale * (2.0 * unit - 1.0));
       if (rounding_ == DType::kBFloat16) out[i] = to_float(to_bfloat16(out[i]));
     }
+  }
+
+  // Those values, rounded.
+  bool has_codes(const TensorInfo& tensor) const override { return tensor.shape.size() == 2; }
+  void read_codes(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+  ) const override {
+    std::vector<float> values(out.codes.size());
+    read_rows(tensor, row_begin, num_rows, values);
+    const CodedRowsData rounded = coded(values, static_cast<size_t>(tensor.row_length()));
+    std::ranges::copy(rounded.codes, out.codes.begin());
+    std::ranges::copy(rounded.scales, out.scales.begin());
+    std::ranges::copy(rounded.zeros, out.zeros.begin());
   }
 
  private:
@@ -178,10 +192,15 @@ inline ForwardBatch make_batch(std::span<const TestChunk> chunks, int32_t block_
 }
 
 // Of a few tokens, in float32.
-inline std::vector<float> logits_of(const ModelConfig& config, const WeightSource& source) {
+inline std::vector<float> logits_of(
+    const ModelConfig& config,
+    const WeightSource& source,
+    std::optional<Quantization> quantization = {}
+) {
   ThreadPool pool(2);
   const CpuModelOptions options{
       .dtype = DType::kFloat32,
+      .quantization = quantization,
       .kv_dtype = DType::kFloat32,
       .num_blocks = 8,
       .max_model_len = 64,

@@ -158,4 +158,53 @@ void ShardedWeights::read_rows(
   }
 }
 
+bool ShardedWeights::has_codes(const TensorInfo& tensor) const {
+  const Slice& slice = slices_[index_.position_of(tensor)];
+  const bool begins_a_group = slice.column % static_cast<int64_t>(StoredCodes::kGroup) == 0;
+  return begins_a_group && source_.has_codes(*slice.whole);
+}
+
+void ShardedWeights::read_codes(
+    const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+) const {
+  constexpr size_t kGroup = StoredCodes::kGroup;
+  const Slice& slice = slices_[index_.position_of(tensor)];
+  const int64_t first = slice.row + row_begin;
+  const int64_t num_found = std::clamp<int64_t>(slice.whole->num_rows() - first, 0, num_rows);
+  // What lies beyond is zero: code, zero point and scale.
+  std::ranges::fill(out.codes, uint8_t{0});
+  std::ranges::fill(out.scales, 0.0F);
+  std::ranges::fill(out.zeros, uint8_t{0});
+  if (num_found == 0) return;
+  const auto width = static_cast<size_t>(tensor.row_length());
+  const auto whole_width = static_cast<size_t>(slice.whole->row_length());
+  const size_t whole_groups = div_ceil(whole_width, kGroup);
+  const auto count = static_cast<size_t>(num_found);
+  std::vector<uint8_t> codes(count * whole_width);
+  std::vector<float> scales(count * whole_groups);
+  std::vector<uint8_t> zeros(count * whole_groups);
+  source_.read_codes(*slice.whole, first, num_found, {codes, scales, zeros});
+  const auto column = static_cast<size_t>(slice.column);
+  // Part of each row of `from`, `from_width` long, to the rows of `to`.
+  const auto copy_part = [&](const auto& from, size_t from_width, auto to, size_t begin) {
+    const size_t to_width = to.size() / static_cast<size_t>(num_rows);
+    if (begin >= from_width) return;
+    const size_t length = std::min(to_width, from_width - begin);
+    for (size_t row = 0; row < count; ++row) {
+      std::copy_n(&from[row * from_width + begin], length, &to[row * to_width]);
+    }
+  };
+  CHECK(out.codes.size() == static_cast<size_t>(num_rows) * width, "room for the rows");
+  copy_part(codes, whole_width, out.codes, column);
+  copy_part(scales, whole_groups, out.scales, column / kGroup);
+  copy_part(zeros, whole_groups, out.zeros, column / kGroup);
+  // The last group of the whole matrix may go on beyond it.
+  const size_t num_groups = div_ceil(width, kGroup);
+  for (size_t row = 0; row < count; ++row) {
+    for (size_t i = whole_width > column ? whole_width - column : 0; i < width; ++i) {
+      out.codes[row * width + i] = out.zeros[row * num_groups + i / kGroup];
+    }
+  }
+}
+
 }  // namespace millrace

@@ -45,6 +45,10 @@ class ShardedWeights : public WeightSource {
   void read_rows(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const override;
+  bool has_codes(const TensorInfo& tensor) const override;
+  void read_codes(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+  ) const override;
 
  private:
   // Where a part begins in its tensor. What lies beyond the tensor is zero.

@@ -45,6 +45,24 @@ Matrix read(const WeightSource& source, const std::string& name) {
   return matrix;
 }
 
+// The values of its codes, where it has any.
+Matrix read_codes(const WeightSource& source, const std::string& name) {
+  const TensorInfo* const tensor = source.find(name);
+  CHECK(tensor != nullptr && source.has_codes(*tensor), name);
+  Matrix matrix = {tensor->num_rows(), tensor->row_length(), {}};
+  const auto width = static_cast<size_t>(matrix.num_columns);
+  const size_t num_groups = div_ceil(width, StoredCodes::kGroup);
+  std::vector<uint8_t> codes(static_cast<size_t>(matrix.num_rows) * width);
+  std::vector<float> scales(static_cast<size_t>(matrix.num_rows) * num_groups);
+  std::vector<uint8_t> zeros(scales.size());
+  source.read_codes(*tensor, 0, matrix.num_rows, {codes, scales, zeros});
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const size_t group = i / width * num_groups + i % width / StoredCodes::kGroup;
+    matrix.values.push_back(static_cast<float>(codes[i] - zeros[group]) * scales[group]);
+  }
+  return matrix;
+}
+
 enum class Split { kWhole, kRows, kColumns };
 
 // Whether `part` is the given part of `whole`, with zeros beyond it.
@@ -120,6 +138,22 @@ TEST(Shard, MatricesAreSplitByHeadsByTheInnerLayerAndByTheVocabulary) {
           "model.layers.0.self_attn.q_norm.weight",
           "model.layers.0.self_attn.k_norm.weight"}) {
       parts.expect(name, Split::kWhole);
+    }
+  }
+}
+
+TEST(Shard, CodesAreSplitAsValuesAre) {
+  const Parts parts(config_with_everything(), 2);
+  const std::string layer = "model.layers.1.";
+  const std::pair<std::string, Split> matrices[] = {
+      {layer + "self_attn.q_proj.weight", Split::kRows},
+      {layer + "mlp.gate_proj.weight", Split::kRows},
+      {layer + "mlp.down_proj.weight", Split::kColumns}};
+  for (const auto& [name, split] : matrices) {
+    const Matrix whole = read_codes(parts.whole, name);
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      const Matrix part = read_codes(*parts.ranks[static_cast<size_t>(rank)], name);
+      EXPECT_TRUE(is_part(part, whole, split, rank)) << name << ' ' << rank;
     }
   }
 }

@@ -221,4 +221,25 @@ Result<void> check_tensors(const ModelConfig& config, const WeightSource& source
   return check_tied_head(*source.find("model.embed_tokens.weight"), source);
 }
 
+Result<void> check_codes(const ModelConfig& config, const WeightSource& source) {
+  for (const ExpectedTensor& expected : expected_tensors_with_roles(config)) {
+    const TensorRole role = expected.role;
+    const bool is_of_layers =
+        role == TensorRole::kAttention || role == TensorRole::kMlp || role == TensorRole::kExperts;
+    if (!is_of_layers || expected.info.shape.size() != 2) continue;
+    const TensorInfo* tensor = source.find(expected.info.name);
+    if (tensor != nullptr && source.has_codes(*tensor)) continue;
+    return invalid_argument(
+        fmt::format(
+            "tensor '{}' is not stored in 4 bits with scales for groups of 64 inputs or a "
+            "multiple, "
+            "in their order; uint4 keeps such weights alone",
+            expected.info.name
+        ),
+        expected.info.name
+    );
+  }
+  return {};
+}
+
 }  // namespace millrace

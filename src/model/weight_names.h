@@ -24,6 +24,10 @@ struct ExpectedTensor {
 std::vector<ExpectedTensor> expected_tensors_with_roles(const ModelConfig& config);
 std::vector<TensorInfo> expected_tensors(const ModelConfig& config);
 
+// kInvalidArgument naming the first matrix of the layers, but for routers, of which `source` has no
+// codes of 4 bits (WeightSource::has_codes). REQUIRES: check_tensors() has passed.
+Result<void> check_codes(const ModelConfig& config, const WeightSource& source);
+
 // The tensors of a layer's router: one row for each expert, then that of a shared expert's gate.
 std::vector<std::string> router_names(const MoeConfig& moe, size_t layer);
 

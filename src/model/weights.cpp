@@ -174,15 +174,16 @@ class Loader {
       num_rows += num_rows_of(*tensors.back());
     }
     pool_.parallel_for(div_ceil(num_rows, kPanelRows), [&](size_t begin, size_t end) {
-      std::vector<float> rows(kPanelRows * packed.num_columns());
+      PanelRows rows(packed.num_columns());
       for (size_t panel = begin; panel < end; ++panel) {
-        const size_t count = read_stacked_rows(tensors, panel * kPanelRows, rows);
-        const auto found = std::span<const float>(rows).first(count * packed.num_columns());
         const size_t place = places.first + panel * places.step;
-        if (feedback) {
-          packed.pack_panel(place, found, *feedback);
+        const size_t first_row = panel * kPanelRows;
+        if (keeps_codes(packed)) {
+          packed.quantized()->pack_codes(place, read_stacked_codes(tensors, first_row, rows));
+        } else if (feedback) {
+          packed.pack_panel(place, read_stacked_rows(tensors, first_row, rows), *feedback);
         } else {
-          packed.pack_panel(place, found);
+          packed.pack_panel(place, read_stacked_rows(tensors, first_row, rows));
         }
       }
     });
@@ -208,11 +209,29 @@ class Loader {
     );
   }
 
+  static bool keeps_codes(const WeightMatrix& matrix) {
+    return matrix.quantized() != nullptr && matrix.quantized()->format() == QuantizedFormat::kUint4;
+  }
+
+  // What a panel is read into: [16, num_columns], and [16, groups].
+  struct PanelRows {
+    explicit PanelRows(size_t columns)
+        : num_columns(columns), num_groups(div_ceil(columns, StoredCodes::kGroup)) {}
+
+    size_t num_columns;
+    size_t num_groups;
+    std::vector<float> values = {};
+    std::vector<uint8_t> codes = {};
+    std::vector<float> scales = {};
+    std::vector<uint8_t> zeros = {};
+  };
+
   // Up to 16 rows from `row` on of the tensors one below the other; returns how many there were.
-  size_t read_stacked_rows(
-      std::span<const TensorInfo* const> tensors, size_t row, std::span<float> out
-  ) const {
-    const size_t num_columns = out.size() / kPanelRows;
+  // read(tensor, row, count, place): `count` of them, of which the first is the panel's `place`-th.
+  template <class Read>
+  static size_t for_stacked_rows(
+      std::span<const TensorInfo* const> tensors, size_t row, const Read& read
+  ) {
     size_t count = 0;
     for (const TensorInfo* tensor : tensors) {
       const size_t num_rows = num_rows_of(*tensor);
@@ -221,13 +240,53 @@ class Loader {
         continue;
       }
       const size_t taken = std::min(num_rows - row, kPanelRows - count);
-      const std::span<float> part = out.subspan(count * num_columns, taken * num_columns);
-      source_.read_rows(*tensor, static_cast<int64_t>(row), static_cast<int64_t>(taken), part);
+      read(*tensor, row, taken, count);
       count += taken;
       row = 0;
       if (count == kPanelRows) break;
     }
     return count;
+  }
+
+  std::span<const float> read_stacked_rows(
+      std::span<const TensorInfo* const> tensors, size_t row, PanelRows& to
+  ) const {
+    const size_t width = to.num_columns;
+    to.values.resize(kPanelRows * width);
+    const std::span<float> values = to.values;
+    const auto read = [&](const TensorInfo& tensor, size_t first, size_t taken, size_t place) {
+      source_.read_rows(
+          tensor,
+          static_cast<int64_t>(first),
+          static_cast<int64_t>(taken),
+          values.subspan(place * width, taken * width)
+      );
+    };
+    return values.first(for_stacked_rows(tensors, row, read) * width);
+  }
+
+  CodedRows read_stacked_codes(
+      std::span<const TensorInfo* const> tensors, size_t row, PanelRows& to
+  ) const {
+    const size_t width = to.num_columns;
+    const size_t groups = to.num_groups;
+    to.codes.resize(kPanelRows * width);
+    to.scales.resize(kPanelRows * groups);
+    to.zeros.resize(kPanelRows * groups);
+    const auto read = [&](const TensorInfo& tensor, size_t first, size_t taken, size_t place) {
+      const StoredCodes part = {
+          .codes = std::span(to.codes).subspan(place * width, taken * width),
+          .scales = std::span(to.scales).subspan(place * groups, taken * groups),
+          .zeros = std::span(to.zeros).subspan(place * groups, taken * groups),
+      };
+      source_.read_codes(tensor, static_cast<int64_t>(first), static_cast<int64_t>(taken), part);
+    };
+    const size_t count = for_stacked_rows(tensors, row, read);
+    return {
+        .codes = std::span(to.codes).first(count * width),
+        .scales = std::span(to.scales).first(count * groups),
+        .zeros = std::span(to.zeros).first(count * groups),
+    };
   }
 
   const TensorInfo& find(const std::string& name) const {
@@ -391,6 +450,9 @@ Result<ModelWeights> load_weights(
     const FeedbackSource& feedback
 ) {
   if (Result<void> checked = check_tensors(config, source); !checked) return checked.error();
+  if (format.quantization && format.quantization->format == QuantizedFormat::kUint4) {
+    if (Result<void> checked = check_codes(config, source); !checked) return checked.error();
+  }
 
   // A tied embedding is read a second time where the head is kept in another format.
   const bool has_tied_copy = config.tie_word_embeddings && format.quantization;

@@ -23,6 +23,9 @@ Result<cuda::CudaRunnerOptions> cuda_options_of(
   // int8 and w8a8 have the same weights, and what those multiply on a device is bfloat16.
   std::optional<QuantizedFormat> quantization;
   if (options.quantization) quantization = options.quantization->format;
+  if (quantization == QuantizedFormat::kUint4) {
+    return unsupported("--quantization uint4 is for processors alone", "--quantization");
+  }
   return cuda::CudaRunnerOptions{
       .limits =
           {.block_size = options.block_size,

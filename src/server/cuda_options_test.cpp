@@ -46,6 +46,8 @@ TEST(CudaOptions, TakeTheWeightsOfAQuantization) {
   EXPECT_EQ(cuda_options_of(options, 64)->quantization, QuantizedFormat::kInt8);
   options.quantization = QuantizedFormat::kInt4;
   EXPECT_EQ(cuda_options_of(options, 64)->quantization, QuantizedFormat::kInt4);
+  options.quantization = QuantizedFormat::kUint4;
+  EXPECT_EQ(cuda_options_of(options, 64).error().where, "--quantization");
 }
 
 }  // namespace

@@ -104,7 +104,16 @@ Result<std::unique_ptr<WeightSource>> weights_of(
 // As it is run: dummy weights are never stored ones.
 Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& options) {
   Result<ModelConfig> config = parse_model_config(checkpoint.config);
-  if (!config || options.load_format == LoadFormat::kAuto) return config;
+  if (!config) return config;
+  if (options.load_format == LoadFormat::kAuto) {
+    const bool may_keep_codes = options.keeps_codes && !options.quantization &&
+                                !config->stored_quantization &&
+                                options.device != DeviceChoice::kCuda;
+    if (may_keep_codes && check_codes(*config, *checkpoint.weights).ok()) {
+      options.quantization = QuantizedFormat::kUint4;
+    }
+    return config;
+  }
   if (!options.quantization) options.quantization = config->stored_quantization;
   config->stored_quantization.reset();
   return config;

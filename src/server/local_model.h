@@ -34,6 +34,9 @@ struct LocalModelOptions {
   std::optional<DType> dtype;  // none: what the checkpoint holds (docs/decisions/0002)
   // Of the layers' matrices (CpuModelOptions); none: as they are stored.
   std::optional<Quantization> quantization = {};
+  // Where none is said and other tools have stored all of those matrices in 4 bits: uint4. Else
+  // they become `dtype`.
+  bool keeps_codes = false;
   std::optional<DType> kv_dtype;          // none: the weights' type
   int32_t block_size = 16;                // tokens of a KV block
   std::optional<int64_t> kv_cache_bytes;  // none: 4 GiB, or less where that is enough or too much

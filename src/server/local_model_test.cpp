@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/test_files.h"
+#include "model/gptq_test_file.h"
 
 namespace millrace {
 namespace {
@@ -55,6 +56,42 @@ TEST(LocalModel, ChoosesTheStepOfADummyModelByTheFormatThatItIsStoredIn) {
   LocalModelOptions options = dummy_options(folder.path());
   options.isa = Isa::kAmxReference;
   EXPECT_EQ(step_tokens(options), 256);
+}
+
+TEST(LocalModel, KeepsWhatIsStoredInFourBits) {
+  const ModelConfig config = tiny_config(ModelFamily::kQwen2);
+  for (const GroupOrder order : {GroupOrder::kNeighbours, GroupOrder::kAny}) {
+    const testing_files::TemporaryDirectory folder;
+    folder.write("config.json", kGptqConfig);
+    ASSERT_TRUE(GptqFile(config, order).write(folder.path("model.safetensors")));
+    const auto quantization_of_runner = [&](LocalModelOptions options) {
+      options.load_format = LoadFormat::kAuto;
+      const Result<LocalRunner> runner = load_local_runner(std::move(options));
+      EXPECT_TRUE(runner.ok()) << runner.error().message;
+      return runner ? runner->quantization : std::nullopt;
+    };
+    LocalModelOptions options = dummy_options(folder.path());
+    EXPECT_EQ(quantization_of_runner(options), std::nullopt);
+    options.keeps_codes = true;
+    std::optional<Quantization> kept;
+    if (order == GroupOrder::kNeighbours) kept = QuantizedFormat::kUint4;
+    EXPECT_EQ(quantization_of_runner(options), kept);
+    options.quantization = QuantizedFormat::kInt8;
+    EXPECT_EQ(quantization_of_runner(options), Quantization(QuantizedFormat::kInt8));
+  }
+}
+
+TEST(LocalModel, RefusesUint4OfWhatIsStoredOtherwise) {
+  const testing_files::TemporaryDirectory folder;
+  folder.write("config.json", kGptqConfig);
+  const GptqFile file(tiny_config(ModelFamily::kQwen2), GroupOrder::kAny);
+  ASSERT_TRUE(file.write(folder.path("model.safetensors")));
+  LocalModelOptions options = dummy_options(folder.path());
+  options.load_format = LoadFormat::kAuto;
+  options.quantization = QuantizedFormat::kUint4;
+  const Result<LocalRunner> runner = load_local_runner(options);
+  ASSERT_FALSE(runner.ok());
+  EXPECT_EQ(runner.error().where, "model.layers.0.mlp.down_proj.weight");
 }
 
 }  // namespace

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/json.h"
 #include "base/math.h"
 #include "calibration_texts.h"
 #include "checkpoint/checkpoint.h"
+#include "kernels/quantized/quantized_test_data.h"
 #include "model_location.h"
 
 namespace millrace {
@@ -29,16 +32,74 @@ T checked(Result<T> result) {
   return *std::move(result);
 }
 
+// A source whose matrices of layers are codes.
+class CodedWeights : public WeightSource {
+ public:
+  explicit CodedWeights(const WeightSource& plain) : plain_(plain) {}
+
+  std::span<const TensorInfo> tensors() const override { return plain_.tensors(); }
+  const TensorInfo* find(std::string_view name) const override { return plain_.find(name); }
+  bool has_codes(const TensorInfo& tensor) const override {
+    return tensor.shape.size() == 2 && tensor.name.find(".layers.") != std::string::npos;
+  }
+
+  void read_codes(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+  ) const override {
+    const CodedRowsData rows = coded_rows(tensor, row_begin, num_rows);
+    std::ranges::copy(rows.codes, out.codes.begin());
+    std::ranges::copy(rows.scales, out.scales.begin());
+    std::ranges::copy(rows.zeros, out.zeros.begin());
+  }
+
+  void read_rows(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
+  ) const override {
+    if (!has_codes(tensor)) return plain_.read_rows(tensor, row_begin, num_rows, out);
+    const CodedRowsData rows = coded_rows(tensor, row_begin, num_rows);
+    const auto width = static_cast<size_t>(tensor.row_length());
+    const size_t num_groups = div_ceil(width, StoredCodes::kGroup);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t group = i / width * num_groups + i % width / StoredCodes::kGroup;
+      out[i] = static_cast<float>(rows.codes[i] - rows.zeros[group]) * rows.scales[group];
+    }
+  }
+
+ private:
+  CodedRowsData coded_rows(const TensorInfo& tensor, int64_t row_begin, int64_t num_rows) const {
+    std::vector<float> values(static_cast<size_t>(num_rows * tensor.row_length()));
+    plain_.read_rows(tensor, row_begin, num_rows, values);
+    return coded(values, static_cast<size_t>(tensor.row_length()));
+  }
+
+  const WeightSource& plain_;
+};
+
+Loaded load(
+    const ModelConfig& config,
+    const WeightSource& weights,
+    std::optional<Quantization> quantization,
+    DType dtype
+) {
+  const CpuModelOptions options =
+      model_options(checked(quantization_of(config, quantization)), dtype);
+  Loaded loaded{.threads = std::make_unique<ThreadPool>(2)};
+  loaded.model = checked(CpuModel::load(config, weights, options, *loaded.threads));
+  return loaded;
+}
+
 }  // namespace
 
 Loaded load(const std::string& path, std::optional<Quantization> quantization, DType dtype) {
   const Checkpoint checkpoint = checked(open_checkpoint(path));
   const ModelConfig config = checked(parse_model_config(checkpoint.config));
-  const CpuModelOptions options =
-      model_options(checked(quantization_of(config, quantization)), dtype);
-  Loaded loaded{.threads = std::make_unique<ThreadPool>(2)};
-  loaded.model = checked(CpuModel::load(config, *checkpoint.weights, options, *loaded.threads));
-  return loaded;
+  return load(config, *checkpoint.weights, quantization, dtype);
+}
+
+Loaded load_coded(const std::string& path, std::optional<Quantization> quantization, DType dtype) {
+  const Checkpoint checkpoint = checked(open_checkpoint(path));
+  const ModelConfig config = checked(parse_model_config(checkpoint.config));
+  return load(config, CodedWeights(*checkpoint.weights), quantization, dtype);
 }
 
 LocalModel load_speaking(const std::string& path) {

@@ -33,6 +33,10 @@ Loaded load(
     DType dtype = DType::kBFloat16
 );
 
+// The same of a checkpoint that another tool has rounded to 4 bits, each matrix of the layers in
+// groups of 64, to what is nearest.
+Loaded load_coded(const std::string& path, std::optional<Quantization> quantization, DType dtype);
+
 // With an engine and its text side, in bfloat16.
 LocalModel load_speaking(const std::string& path);
 

@@ -46,6 +46,32 @@ TEST(Quality, SmolLm2StaysWithinItsBounds) {
   expect_quality(*path, golden_answers("smollm2.json"), bounds);
 }
 
+// Weights that arrived in 4 bits: beside float32 of the same values, what multiplying their codes
+// costs, or rounding them again.
+TEST(Quality, SmolLm2InFourBitsStaysWhatItIs) {
+  const std::optional<std::string> path = smollm2_path();
+  if (!path) GTEST_SKIP() << "the default model is missing: ./dev setup fetches it";
+  struct Kept {
+    std::optional<Quantization> quantization;
+    DType dtype;
+    double mean_kl_max;
+  };
+  const Kept kinds[] = {
+      {QuantizedFormat::kUint4, DType::kBFloat16, 5e-4},
+      {std::nullopt, DType::kBFloat16, 5e-4},
+      {QuantizedFormat::kInt8, DType::kBFloat16, 0.004},
+  };
+  const Loaded base = load_coded(*path, std::nullopt, DType::kFloat32);
+  for (const auto& [quantization, dtype, mean_kl_max] : kinds) {
+    const Loaded kept = load_coded(*path, quantization, dtype);
+    const Divergence divergence = compare(*base.model, *kept.model, golden_answers("smollm2.json"));
+    const std::string_view name = quantization ? name_of(*quantization) : name_of(dtype);
+    fmt::print("{}\n", divergence.row(std::string(name) + " of 4 bits"));
+    EXPECT_LE(divergence.mean_kl(), mean_kl_max) << name;
+    EXPECT_GT(divergence.mean_kl(), 0.0) << name;
+  }
+}
+
 TEST(Quality, Stories260kStaysWithinItsBounds) {
   const std::string path = MILLRACE_SOURCE_DIR "/../shared/data/models/stories260k";
   if (!std::filesystem::exists(path)) {

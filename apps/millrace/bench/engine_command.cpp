@@ -38,7 +38,7 @@ struct EngineFlags {
   std::string model = kDefaultModel;
   std::string load_format = "auto";
   std::string device = "auto";
-  std::string quantization = "none";
+  std::string quantization = "auto";
   std::string dtype = "auto";
   std::string isa = "auto";
   int32_t num_threads = 0;
@@ -96,7 +96,9 @@ void add_flags(CommandLine& line, EngineFlags& flags) {
   );
   line.add("--load-format", flags.load_format, "auto, or dummy: made-up weights for any config");
   line.add("--device", flags.device, "what computes: cpu, cuda, or auto (cpu)");
-  line.add("--quantization", flags.quantization, "of the weights: none, int8, w8a8 or int4");
+  line.add(
+      "--quantization", flags.quantization, "of the weights: auto, none, int8, w8a8, int4 or uint4"
+  );
   line.add("--dtype", flags.dtype, "auto, float32, float16 or bfloat16");
   line.add("--prompt-len", flags.prompt_len, "tokens of each prompt (512); 0: no prefill");
   line.add("--output-len", flags.output_len, "steps of each decode (64); 0: no decode");

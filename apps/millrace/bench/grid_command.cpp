@@ -31,7 +31,7 @@ struct GridFlags {
   std::string in_process;  // MODEL; empty: a server
   std::string load_format = "auto";
   std::string dtype = "auto";
-  std::string quantization = "none";
+  std::string quantization = "auto";
   int32_t num_threads = 0;
   std::optional<NgramSpeculation> speculation;
   std::vector<int64_t> batches = {1, 4, 8};
@@ -57,7 +57,9 @@ void add_flags(CommandLine& line, GridFlags& flags) {
   line.add("--in-process", flags.in_process, "MODEL that runs in this process, without HTTP");
   line.add("--load-format", flags.load_format, "of that model: auto or dummy");
   line.add("--dtype", flags.dtype, "of that model's weights");
-  line.add("--quantization", flags.quantization, "of that model: none, int8, w8a8 or int4");
+  line.add(
+      "--quantization", flags.quantization, "of that model: auto, none, int8, w8a8, int4 or uint4"
+  );
   line.add("--threads", flags.num_threads, "of that model (one a core)");
   add_speculation_flag(line, flags.speculation);
   line.add_callback(

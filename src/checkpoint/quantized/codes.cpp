@@ -136,7 +136,9 @@ float code_at(const Codes& codes, size_t row, size_t column) {
   return (*bytes.values)[static_cast<uint8_t>(bytes.bytes[row * bytes.num_columns + column])];
 }
 
-void read_codes(const Codes& codes, size_t row_begin, size_t num_columns, std::span<float> out) {
+void read_code_rows(
+    const Codes& codes, size_t row_begin, size_t num_columns, std::span<float> out
+) {
   if (const auto* fields = std::get_if<BitFields>(&codes)) {
     return read_fields(*fields, row_begin, num_columns, out);
   }

@@ -51,6 +51,6 @@ using Codes = std::variant<BitFields, ByteCodes>;
 float code_at(const Codes& codes, size_t row, size_t column);
 
 // Rows [row_begin, row_begin + out.size() / num_columns) as floats. `out`: [rows, num_columns].
-void read_codes(const Codes& codes, size_t row_begin, size_t num_columns, std::span<float> out);
+void read_code_rows(const Codes& codes, size_t row_begin, size_t num_columns, std::span<float> out);
 
 }  // namespace millrace

@@ -22,7 +22,7 @@ TEST(Codes, AStringOfBitsBeginsWithTheLowest) {
   const BitFields fields{.words = as_bytes_of(words), .bits = 4, .string_stride = 2};
   for (size_t i = 0; i < 16; ++i) EXPECT_EQ(fields.at(0, i), i);
   std::vector<float> row(5);
-  read_codes(fields, 0, 5, row);
+  read_code_rows(fields, 0, 5, row);
   EXPECT_THAT(row, ElementsAre(0, 1, 2, 3, 4));
 }
 
@@ -84,7 +84,7 @@ TEST(Codes, RowsAreWhatTheirElementsAre) {
             .string_stride = is_interleaved ? 1 : string_words,
             .is_awq_order = variant == 2 && bits == 4 && !is_row};
         std::vector<float> rows(19 * kColumns);
-        read_codes(fields, 3, kColumns, rows);
+        read_code_rows(fields, 3, kColumns, rows);
         for (size_t i = 0; i < rows.size(); ++i) {
           const size_t row = 3 + i / kColumns;
           ASSERT_EQ(rows[i], code_at(fields, row, i % kColumns)) << bits << " bits, element " << i;
@@ -111,7 +111,7 @@ TEST(Codes, BytesAreInt8OrFloat8) {
   const ByteCodes codes{
       .bytes = std::as_bytes(std::span(bytes)), .num_columns = 2, .values = &kInt8Values};
   std::vector<float> row(2);
-  read_codes(codes, 1, 2, row);
+  read_code_rows(codes, 1, 2, row);
   EXPECT_THAT(row, ElementsAre(127, -1));
   EXPECT_EQ(code_at(codes, 0, 1), -128);
 }

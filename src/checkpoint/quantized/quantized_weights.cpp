@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "checkpoint/quantized/quantized_matrix.h"
+#include "checkpoint/quantized/coded_matrix.h"
 #include "checkpoint/tensor_index.h"
 
 namespace millrace {
@@ -46,7 +46,7 @@ bool is_one_of(std::span<const std::string_view> parts, std::string_view part) {
 }
 
 // A quantized matrix, or nothing where the stored tensor is passed on.
-using Placement = std::optional<QuantizedMatrix>;
+using Placement = std::optional<CodedMatrix>;
 
 class QuantizedWeights : public WeightSource {
  public:
@@ -63,15 +63,22 @@ class QuantizedWeights : public WeightSource {
   ) const override {
     const Placement& matrix = placements_[index_.position_of(tensor)];
     if (!matrix) return stored_->read_rows(tensor, row_begin, num_rows, out);
-    CHECK(
-        row_begin >= 0 && num_rows >= 0 && row_begin <= tensor.num_rows() - num_rows,
-        "rows outside of tensor " + tensor.name
-    );
-    CHECK(
-        out.size() == static_cast<size_t>(num_rows) * matrix->num_columns,
-        "rows of another length than those of tensor " + tensor.name
-    );
+    check_rows(tensor, row_begin, num_rows, out.size());
     matrix->read_rows(static_cast<size_t>(row_begin), out);
+  }
+
+  bool has_codes(const TensorInfo& tensor) const override {
+    const Placement& matrix = placements_[index_.position_of(tensor)];
+    return matrix && matrix->has_codes();
+  }
+
+  void read_codes(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+  ) const override {
+    const Placement& matrix = placements_[index_.position_of(tensor)];
+    CHECK(matrix && matrix->has_codes(), "no codes are stored of tensor " + tensor.name);
+    check_rows(tensor, row_begin, num_rows, out.codes.size());
+    matrix->read_codes(static_cast<size_t>(row_begin), out);
   }
 
   std::span<const std::byte> raw_bytes(const TensorInfo& tensor) const override {
@@ -80,6 +87,19 @@ class QuantizedWeights : public WeightSource {
   }
 
  private:
+  static void check_rows(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, size_t num_values
+  ) {
+    CHECK(
+        row_begin >= 0 && num_rows >= 0 && row_begin <= tensor.num_rows() - num_rows,
+        "rows outside of tensor " + tensor.name
+    );
+    CHECK(
+        static_cast<int64_t>(num_values) == num_rows * tensor.row_length(),
+        "rows of another length than those of tensor " + tensor.name
+    );
+  }
+
   std::unique_ptr<WeightSource> stored_;  // matrices borrow its bytes
   TensorIndex index_;
   std::vector<Placement> placements_;  // by position in index_
@@ -109,7 +129,7 @@ Result<std::unique_ptr<WeightSource>> plain_weights(
       continue;
     }
     const std::string name(module);
-    Result<QuantizedMatrix> matrix = find_matrix(*stored, name, *layout, config);
+    Result<CodedMatrix> matrix = find_matrix(*stored, name, *layout, config);
     if (!matrix) return matrix.error();
     infos.push_back(
         {.name = name + ".weight",
@@ -117,7 +137,7 @@ Result<std::unique_ptr<WeightSource>> plain_weights(
          .shape =
              {static_cast<int64_t>(matrix->num_rows), static_cast<int64_t>(matrix->num_columns)}}
     );
-    placements.emplace_back(std::move(*matrix));
+    placements.emplace_back(*matrix);
   }
   Result<TensorIndex> index = TensorIndex::build(std::move(infos));
   if (!index) return index.error();

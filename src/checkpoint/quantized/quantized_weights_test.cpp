@@ -30,6 +30,23 @@ std::vector<float> values_of(const WeightSource& source, const TensorInfo& tenso
   return values;
 }
 
+// What its codes, zero points and scales stand for.
+std::vector<float> values_of_codes(const WeightSource& source, const TensorInfo& tensor) {
+  const auto rows = static_cast<size_t>(tensor.num_rows());
+  const auto width = static_cast<size_t>(tensor.row_length());
+  const size_t groups = (width + 63) / 64;
+  std::vector<uint8_t> codes(rows * width);
+  std::vector<float> scales(rows * groups);
+  std::vector<uint8_t> zeros(rows * groups);
+  source.read_codes(tensor, 0, tensor.num_rows(), {codes, scales, zeros});
+  std::vector<float> values(codes.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t group = i / width * groups + i % width / 64;
+    values[i] = static_cast<float>(codes[i] - zeros[group]) * scales[group];
+  }
+  return values;
+}
+
 class QuantizedGolden : public testing::TestWithParam<std::string> {};
 
 // Written and read by the tools that publish such checkpoints: tools/goldens/.
@@ -50,6 +67,32 @@ TEST_P(QuantizedGolden, ReadsWhatItsToolReads) {
     EXPECT_EQ(info->shape, json::value_to<std::vector<int64_t>>(expected.at("shape")));
     EXPECT_EQ(expected.at("fnv1a").as_string(), fnv1a(values_of(*checkpoint->weights, *info)))
         << name;
+  }
+}
+
+TEST(QuantizedWeights, HaveCodesWhereGroupsOfFourBitsAreInOrder) {
+  const std::map<std::string, bool> cases = {
+      {"awq", true},
+      {"gptq", true},
+      {"gptq_act_order", false},
+      {"gptq_v2", false},
+      {"gptq_3bit", false},
+      {"fp8_block", false},
+      {"ct_int4", true},
+      {"ct_int4_zeros", true},
+      {"ct_int4_act_order", false},
+      {"ct_int8_packed", false}};
+  for (const auto& [name, has_codes] : cases) {
+    const Result<Checkpoint> checkpoint =
+        open_checkpoint(MILLRACE_SOURCE_DIR "/tests/golden/checkpoint/quantized/" + name);
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+    const WeightSource& weights = *checkpoint->weights;
+    for (const TensorInfo& tensor : weights.tensors()) {
+      const bool is_matrix = tensor.shape.size() == 2;
+      EXPECT_EQ(weights.has_codes(tensor), has_codes && is_matrix) << name << ' ' << tensor.name;
+      if (!weights.has_codes(tensor)) continue;
+      EXPECT_EQ(values_of_codes(weights, tensor), values_of(weights, tensor)) << name;
+    }
   }
 }
 
@@ -314,7 +357,8 @@ TEST(PlainWeights, AnyShapesAreReadOrRefused) {
     }
     for (const TensorInfo& tensor : (*weights)->tensors()) {
       if (tensor.name != "m.weight" || tensor.storage == StorageType::kOther) continue;
-      values_of(**weights, tensor);
+      const std::vector<float> values = values_of(**weights, tensor);
+      if ((*weights)->has_codes(tensor)) values_of_codes(**weights, tensor);
       ++num_read;
     }
   }

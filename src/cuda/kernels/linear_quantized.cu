@@ -290,9 +290,10 @@ void linear_quantized(StreamHandle stream, const LinearQuantizedArgs& args) {
   CHECK(is_silu_mul ? args.activation != nullptr : args.out != nullptr, "memory for the result");
   CHECK(is_aligned(args.x) && is_aligned(args.panels), "16-byte memory");
   const bool is_int8 = args.format == QuantizedFormat::kInt8;
-  const size_t group_bytes = is_int8 ? Int8Codes::kGroupBytes : Int4Codes::kGroupBytes;
+  CHECK(is_int8 || args.format == QuantizedFormat::kInt4, "weights that were rounded here");
+  const PanelLayout& layout = is_int8 ? Int8Weights::kLayout : Int4Weights::kLayout;
   const size_t num_groups = num_rotated_inputs(args.num_inputs) / kGroup;
-  const size_t row_scales = row_scales_offset(group_bytes, num_groups);
+  const size_t row_scales = layout.row_scales_offset(num_groups);
   QuantizedLinearTask task = {
       .args = args,
       .num_groups = num_groups,

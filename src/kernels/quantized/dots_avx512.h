@@ -18,6 +18,7 @@ struct Avx512DotsBase {
   using Inputs = __m512i;
   using Sums = __m512i;
   using Table = __m512i;
+  using Zeros = __m512i;
 
   [[gnu::always_inline]] static Table load_table() {
     const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(kInt4Codes));
@@ -34,6 +35,36 @@ struct Avx512DotsBase {
     const __m512i shifted = _mm512_srli_epi16(_mm512_loadu_si512(p), 4);
     return _mm512_shuffle_epi8(table, _mm512_and_si512(shifted, _mm512_set1_epi8(15)));
   }
+  [[gnu::always_inline]] static Zeros load_zeros(const unsigned char* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    // Sixteen bytes in each quarter, of which the i-th takes four times those of its four rows.
+    const __m512i rows = _mm512_setr_epi32(
+        0x00000000,
+        0x01010101,
+        0x02020202,
+        0x03030303,
+        0x04040404,
+        0x05050505,
+        0x06060606,
+        0x07070707,
+        0x08080808,
+        0x09090909,
+        0x0A0A0A0A,
+        0x0B0B0B0B,
+        0x0C0C0C0C,
+        0x0D0D0D0D,
+        0x0E0E0E0E,
+        0x0F0F0F0F
+    );
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), rows);
+  }
+  [[gnu::always_inline]] static Weights low_differences(const unsigned char* p, Zeros zeros) {
+    return _mm512_add_epi8(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(15)), zeros);
+  }
+  [[gnu::always_inline]] static Weights high_differences(const unsigned char* p, Zeros zeros) {
+    const __m512i shifted = _mm512_srli_epi16(_mm512_loadu_si512(p), 4);
+    return _mm512_add_epi8(_mm512_and_si512(shifted, _mm512_set1_epi8(15)), zeros);
+  }
   [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
     int four;
     __builtin_memcpy(&four, p, sizeof four);
@@ -45,6 +76,9 @@ struct Avx512DotsBase {
   [[gnu::always_inline]] static Floats load_scales(const unsigned char* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
+  }
+  [[gnu::always_inline]] static Floats load_half_scales(const unsigned char* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
   }
 };
 

@@ -21,13 +21,14 @@ constexpr IsaVersions<void (*)(const ByteTilesTask&, size_t, size_t)> kEncodeToT
 constexpr IsaVersions<void (*)(float*, size_t)> kRotate = {
     rotate_reference, rotate_avx2, rotate_avx512};
 
-RowsToRotate rows_to_rotate(ConstRows x) {
+RowsToRotate rows_to_rotate(ConstRows x, bool is_rotated = true) {
   return {
       .x = x.data,
       .stride = x.stride,
       .num_inputs = x.num_columns,
-      .rotation = rotation_size(x.num_columns),
+      .rotation = is_rotated ? rotation_size(x.num_columns) : kActivationGroup,
       .num_groups = div_ceil(x.num_columns, kActivationGroup),
+      .is_rotated = is_rotated,
   };
 }
 
@@ -55,7 +56,7 @@ size_t rotation_size(size_t num_inputs) {
 size_t EncodedRows::row_bytes(size_t num_inputs, InputRounding rounding) {
   const size_t num_groups = div_ceil(num_inputs, kActivationGroup);
   const size_t num_parts = num_groups * num_terms_of(rounding);
-  const size_t num_scales = has_row_scales(rounding) ? 1 : num_groups;
+  const size_t num_scales = has_row_scales(rounding) ? 1 : num_parts;
   return round_up<size_t>(
       num_parts * (kActivationGroup + sizeof(int32_t)) + num_scales * sizeof(float), 64
   );
@@ -73,7 +74,7 @@ EncodedRows encode_rows(
   };
   CHECK(rows.stride * rows.num_rows <= scratch.size(), "the scratch holds all rows");
   const EncodeTask task = {
-      .rows = rows_to_rotate(x),
+      .rows = rows_to_rotate(x, is_rotated(rounding)),
       .rounding = rounding,
       .out = reinterpret_cast<unsigned char*>(rows.data),
       .out_stride = rows.stride,

@@ -1,4 +1,5 @@
-// Activations as quantized matrices multiply them: each row rotated by a block-diagonal
+// Activations as quantized matrices multiply them: each row, but for InputRounding::kUnrotated,
+// rotated by a block-diagonal
 // Walsh-Hadamard transform, then rounded to 8 bits, with a scale for each group of 64 inputs or one
 // for the row; with two terms, what that lost is rounded to 8 bits again, and 16 bits are kept.
 //
@@ -34,8 +35,9 @@ size_t rotation_size(size_t num_inputs);
 //                                              (encode_rows_kernel.h) - 128 * the sum of the
 //                                              values, because weights have 128 added
 //                                              (quantized_matrix.h)
-//   float  scales[num_groups], or [1]          of each group, or of the row: input ~ value * scale;
-//                                              of two terms (first + second / 254) * scale
+//   float  scales[num_groups][num_terms], or [1]   of each group and term: input ~ value * scale;
+//                                              or of the row, of two terms (first + second / 254)
+//                                              * scale
 struct EncodedRows {
   std::byte* data = nullptr;  // aligned to 64 bytes
   size_t num_rows = 0;

@@ -18,7 +18,6 @@ struct Ops {
     const __m512 sign = _mm512_mask_blend_ps(kUpper, _mm512_set1_ps(1.0F), _mm512_set1_ps(-1.0F));
     return {_mm512_fmadd_ps(a.v, sign, partner<kStep>(a.v))};
   }
-  [[gnu::always_inline]] static Avx512Lanes absolute(Avx512Lanes a) { return {_mm512_abs_ps(a.v)}; }
   [[gnu::always_inline]] static Avx512Lanes swap_middle(Avx512Lanes a) {
     return {_mm512_permute_ps(a.v, _MM_SHUFFLE(3, 1, 2, 0))};
   }

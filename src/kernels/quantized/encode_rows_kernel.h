@@ -32,8 +32,9 @@ struct RowsToRotate {
   const float* x;  // [num_rows, num_inputs], rows stride apart
   size_t stride;
   size_t num_inputs;
-  size_t rotation;    // inputs of a block: a power of two, 64 to kRotationMax
-  size_t num_groups;  // of 64 inputs; a whole number of blocks
+  size_t rotation;         // inputs of a block: a power of two, 64 to kRotationMax
+  size_t num_groups;       // of 64 inputs; a whole number of blocks
+  bool is_rotated = true;  // else blocks of 64, as they are
 };
 
 struct EncodeTask {

@@ -1,7 +1,6 @@
 // encode_rows on sixteen lanes. See lanes.h for the rules of this file. `Ops` is what Lanes lack,
 // as in rotated_row_lanes.h, and
 //
-//   absolute(a)
 //   store_rounded(p, parts, sums)   four Lanes to the nearest bytes, which are added to `sums`, of
 //                       type ByteSums, whose lanes() together are their total. REQUIRES: magnitudes
 //                       that round to 127 at most; what is no number becomes any byte
@@ -110,30 +109,31 @@ template <size_t kTerms>
 }
 
 // A row whose groups have scales of their own.
-template <class Lanes, class Ops>
+template <class Lanes, class Ops, size_t kTerms>
 void encode_row_by_groups(const EncodeTask& task, size_t row, size_t next_row) {
   alignas(64) float rotated[kSixteenGroups];
   for (size_t begin = 0; begin < task.rows.num_groups; begin += kLanes) {
     const GroupsOfRow groups = sixteen_groups(task.rows, row, begin);
     LanesOfGroups<Lanes> peaks;
     const auto put_peak = [&](size_t group, const Lanes(&parts)[4]) {
-      const Lanes first = Lanes::max(Ops::absolute(parts[0]), Ops::absolute(parts[1]));
-      const Lanes second = Lanes::max(Ops::absolute(parts[2]), Ops::absolute(parts[3]));
-      peaks.put(group, Lanes::max(first, second));
+      const Lanes first = Ops::larger_magnitudes(parts[0], parts[1]);
+      const Lanes second = Ops::larger_magnitudes(parts[2], parts[3]);
+      peaks.put(group, Ops::larger_magnitudes(first, second));
     };
     rotate_groups<Lanes, Ops>(task.rows, groups, next_row, rotated, put_peak);
-    const auto larger = [](Lanes a, Lanes b) { return Lanes::max(a, b); };
+    const auto larger = [](Lanes a, Lanes b) { return Ops::larger_magnitudes(a, b); };
     // In this order what is no number stays.
     const Lanes peak =
         Lanes::max(Lanes::broadcast(kLeastPeak), peaks.combined(groups.num_groups, larger));
     float inverses[kLanes];
     Lanes::store(inverses, Lanes::div(Lanes::broadcast(127.0F), peak));
-    round_groups<Lanes, Ops, 1>(task, groups, rotated, inverses);
-    Lanes::store_first(
-        scales_of_row<1>(task, row) + begin,
-        Lanes::mul(peak, Lanes::broadcast(1.0F / 127.0F)),
-        groups.num_groups
-    );
+    round_groups<Lanes, Ops, kTerms>(task, groups, rotated, inverses);
+    Lanes scales[kTerms];
+    scales[0] = Lanes::mul(peak, Lanes::broadcast(1.0F / 127.0F));
+    if constexpr (kTerms == 2) {
+      scales[1] = Lanes::mul(scales[0], Lanes::broadcast(kSecondTermScale));
+    }
+    store_terms(scales_of_row<kTerms>(task, row) + begin * kTerms, scales, groups.num_groups);
   }
 }
 
@@ -156,7 +156,10 @@ void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
     const size_t next_row = row + 1 < row_end ? row + 1 : row;
     switch (task.rounding) {
       case InputRounding::kGroups:
-        encode_row_by_groups<Lanes, Ops>(task, row, next_row);
+        encode_row_by_groups<Lanes, Ops, 1>(task, row, next_row);
+        break;
+      case InputRounding::kUnrotated:
+        encode_row_by_groups<Lanes, Ops, 2>(task, row, next_row);
         break;
       case InputRounding::kRow:
         encode_whole_row<Lanes, Ops, 1>(task, row, next_row);

@@ -63,7 +63,7 @@ void load_rotated(const RowsToRotate& rows, size_t row, size_t begin, float* blo
   std::fill_n(block, kRotationMax, 0.0F);
   const size_t end = std::min(begin + rows.rotation, rows.num_inputs);
   for (size_t i = begin; i < end; ++i) block[i - begin] = x[i];
-  rotate_reference(block, rows.rotation);
+  if (rows.is_rotated) rotate_reference(block, rows.rotation);
 }
 
 // The larger of two magnitudes; what is no number is the largest.
@@ -122,8 +122,12 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
       encode_group_reference(x, peak, num_terms, values + part * kGroup, start);
       std::memcpy(starts + part * sizeof(int), start, num_terms * sizeof(int));
       const float scale = peak * (1.0F / 127.0F);
-      const size_t scale_index = has_row_scales(task.rounding) ? 0 : group;
-      std::memcpy(scales + scale_index * sizeof scale, &scale, sizeof scale);
+      if (has_row_scales(task.rounding)) {
+        std::memcpy(scales, &scale, sizeof scale);
+        return;
+      }
+      const float of_terms[2] = {scale, scale * kSecondTermScale};
+      std::memcpy(scales + part * sizeof scale, of_terms, num_terms * sizeof scale);
     });
   }
 }

@@ -34,7 +34,7 @@ struct Encoded {
     std::memcpy(&start, row(row_index) + num_parts() * 64 + part * 4, sizeof start);
     return start;
   }
-  // Of a group, or of the row.
+  // Of a group, or of a term of it, or of the row.
   float scale(size_t row_index, size_t group = 0) const {
     float scale = 0.0F;
     std::memcpy(&scale, row(row_index) + num_parts() * 68 + group * 4, sizeof scale);
@@ -53,7 +53,10 @@ Encoded encode(
 }
 
 constexpr InputRounding kRoundings[] = {
-    InputRounding::kGroups, InputRounding::kRow, InputRounding::kTwoTerms};
+    InputRounding::kGroups,
+    InputRounding::kRow,
+    InputRounding::kTwoTerms,
+    InputRounding::kUnrotated};
 
 // Entry (row, column) of the Walsh-Hadamard matrix: the parity of the bits they share.
 double hadamard(size_t row, size_t column) {
@@ -163,6 +166,35 @@ TEST(EncodeRows, KeepsInASecondTermWhatTheFirstLost) {
         sum += value;
       }
       EXPECT_EQ(two.start(row, 2 * group + 1), kSumStart - 128 * sum);
+    }
+  }
+}
+
+TEST(EncodeRows, RoundsUnrotatedGroupsTwice) {
+  ThreadPool pool(1);
+  std::vector<float> x = random_floats(2 * 300, 6);
+  for (size_t i = 64; i < 128; ++i) x[i] *= 1000.0F;  // which is nothing to other groups
+  const Encoded encoded = encode({Isa::kReference, pool}, x, 300, InputRounding::kUnrotated);
+  for (size_t row = 0; row < 2; ++row) {
+    std::vector<float> values(320);
+    std::copy_n(&x[row * 300], 300, values.begin());
+    for (size_t group = 0; group < 5; ++group) {
+      const float scale = encoded.scale(row, 2 * group);
+      const float step = encoded.scale(row, 2 * group + 1);
+      EXPECT_EQ(step, scale * kSecondTermScale);
+      float peak = 0.0F;
+      int sum = 0;
+      for (size_t i = 0; i < 64; ++i) {
+        const float value = values[group * 64 + i];
+        const int first = encoded.value(row, 2 * group, i);
+        const int second = encoded.value(row, 2 * group + 1, i);
+        const float found = static_cast<float>(first) * scale + static_cast<float>(second) * step;
+        EXPECT_NEAR(found, value, step * 0.51F);
+        peak = std::max(peak, std::fabs(value));
+        sum += second;
+      }
+      EXPECT_NEAR(scale * 127.0F, peak, peak * 1e-6F);
+      EXPECT_EQ(encoded.start(row, 2 * group + 1), kSumStart - 128 * sum);
     }
   }
 }

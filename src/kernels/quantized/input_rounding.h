@@ -11,16 +11,23 @@ enum class InputRounding : uint8_t {
   kGroups,    // a scale for each 64 inputs
   kRow,       // one scale for all of a token: products are scaled in half the operations
   kTwoTerms,  // one scale for all of a token, and what is lost rounded to 8 bits again: 16 bits
+  // Two terms as well, with a scale for each 64 inputs, which are not rotated: for weights that
+  // arrived quantized and so are not rotated either.
+  kUnrotated,
 };
 
 // How often weights are multiplied.
 constexpr size_t num_terms_of(InputRounding rounding) {
-  return rounding == InputRounding::kTwoTerms ? 2 : 1;
+  return rounding == InputRounding::kTwoTerms || rounding == InputRounding::kUnrotated ? 2 : 1;
 }
 
 // Whether a row has one scale, not one for each group.
 constexpr bool has_row_scales(InputRounding rounding) {
-  return rounding != InputRounding::kGroups;
+  return rounding == InputRounding::kRow || rounding == InputRounding::kTwoTerms;
+}
+
+constexpr bool is_rotated(InputRounding rounding) {
+  return rounding != InputRounding::kUnrotated;
 }
 
 }  // namespace millrace

@@ -55,10 +55,10 @@ struct ScaledCodeWeights {
       const LinearTask& task, size_t panel, size_t group, size_t num_panels, int8_t* out
   ) {
     const unsigned char* data = panel_at(task, panel);
-    const size_t offset = group_offset(kGroupBytes, group);
+    const size_t offset = Int4Weights::kLayout.codes_offset(group);
     const unsigned char* codes = data + offset;
     const unsigned char* ahead = hint_at(task, codes, offset, kBytesAhead, num_panels);
-    const GroupScales scales = GroupScales::load(data + group_scales_offset(kGroupBytes, group));
+    const GroupScales scales = GroupScales::load(data + Int4Weights::kLayout.scales_offset(group));
 #pragma GCC unroll 8
     for (size_t line = 0; line < kGroupBytes; line += 64, out += 128) {
       __builtin_prefetch(ahead + line, 0, 2);
@@ -70,7 +70,7 @@ struct ScaledCodeWeights {
 
   // The sums are integers before.
   static void finish_sums(const LinearTask& task, const TilePlace& place, float* sums) {
-    scale_rows<kGroupBytes>(task, place, sums, kHalfStep, [&](size_t token, const float* steps) {
+    scale_rows<Int4Weights>(task, place, sums, kHalfStep, [&](size_t token, const float* steps) {
       const ByteRow& x = task.x_rows[token];
       const __m512i doubled = _mm512_slli_epi32(_mm512_loadu_si512(steps), 1);
       const __m512i halves = _mm512_add_epi32(doubled, _mm512_set1_epi32(x.sum));

@@ -47,11 +47,11 @@ struct CodeWeights {
     constexpr size_t kBlockBytes = kGroupBytes * kBlockInputs / kGroupInputs;
     const unsigned char* data = panel_at(task, panel);
     const size_t group = index * kBlockInputs / kGroupInputs;
-    const size_t offset = group_offset(kGroupBytes, group) +
+    const size_t offset = Int8Weights::kLayout.codes_offset(group) +
                           index * kBlockInputs % kGroupInputs / kBlockInputs * kBlockBytes;
     const unsigned char* codes = data + offset;
     const unsigned char* ahead = hint_at(task, codes, offset, kBytesAhead, num_panels);
-    const GroupScales scales = GroupScales::load(data + group_scales_offset(kGroupBytes, group));
+    const GroupScales scales = GroupScales::load(data + Int8Weights::kLayout.scales_offset(group));
 #pragma GCC unroll 8
     for (size_t line = 0; line < kBlockBytes; line += 64, out += 64) {
       __builtin_prefetch(ahead + line, 0, 2);
@@ -63,7 +63,7 @@ struct CodeWeights {
   }
 
   static void finish_sums(const LinearTask& task, const TilePlace& place, float* sums) {
-    scale_rows<kGroupBytes>(task, place, sums, kCutScale, [](size_t, const float* values) {
+    scale_rows<Int8Weights>(task, place, sums, kCutScale, [](size_t, const float* values) {
       return Avx512Lanes::load(values);
     });
   }

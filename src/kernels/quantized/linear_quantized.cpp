@@ -35,14 +35,46 @@ constexpr IsaVersions<PanelFunction> kInt4Versions = {
     .amx_reference = linear_int4_amx_reference,
 };
 
+constexpr IsaVersions<PanelFunction> kUint4Versions = {
+    .reference = linear_quantized_reference<Uint4Weights>,
+    .avx2 = linear_quantized_avx2<Uint4Weights>,
+    .avx512 = linear_quantized_avx512<Uint4Weights>,
+    .avx512_dot = linear_quantized_avx512_dot<Uint4Weights>,
+};
+
+const IsaVersions<PanelFunction>& versions_of(QuantizedFormat format) {
+  switch (format) {
+    case QuantizedFormat::kInt8:
+      return kInt8Versions;
+    case QuantizedFormat::kInt4:
+      return kInt4Versions;
+    case QuantizedFormat::kUint4:
+      break;
+  }
+  return kUint4Versions;
+}
+
+bool fits(InputRounding rounding, QuantizedFormat format) {
+  switch (format) {
+    case QuantizedFormat::kInt8:
+      return is_rotated(rounding);
+    case QuantizedFormat::kInt4:
+      return rounding == InputRounding::kRow;
+    case QuantizedFormat::kUint4:
+      break;
+  }
+  return rounding == InputRounding::kUnrotated;
+}
+
 // A scaled code and a half is at most 126.5, an input 127; twice their sum has to fit an int32.
 constexpr size_t kScaledInputsMax = size_t{1} << 16;
 
-// What multiplies by these weights.
+// What multiplies by these weights: no tiles where those would not do.
 Executor executor_for(const Executor& executor, const QuantizedMatrix& weights) {
-  const bool is_too_wide =
-      weights.format() == QuantizedFormat::kInt4 && weights.num_columns() > kScaledInputsMax;
-  if (!is_too_wide || reference_of(executor.isa) == Isa::kReference) return executor;
+  const bool takes_tiles =
+      weights.format() == QuantizedFormat::kInt8 ||
+      (weights.format() == QuantizedFormat::kInt4 && weights.num_columns() <= kScaledInputsMax);
+  if (takes_tiles || reference_of(executor.isa) == Isa::kReference) return executor;
   const Isa isa = executor.isa == Isa::kAmx ? Isa::kAvx512Dot : Isa::kReference;
   return {isa, executor.pool, executor.hint_bytes};
 }
@@ -60,10 +92,7 @@ void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
       args.bias.empty() || args.bias.size() == weights.num_panels() * kPanelRows,
       "a bias covers every packed row"
   );
-  CHECK(
-      args.rounding == InputRounding::kRow || weights.format() == QuantizedFormat::kInt8,
-      "inputs of weights of 4 bits have one scale and one term"
-  );
+  CHECK(fits(args.rounding, weights.format()), "inputs are rounded as these weights want them");
   CHECK(
       args.scratch.size() >=
           linear_quantized_scratch_bytes(
@@ -170,8 +199,7 @@ void linear_quantized(const Executor& asked, const LinearQuantizedArgs& args) {
   const Executor executor = executor_for(asked, args.weights);
   check_shapes(args, executor.pool.num_threads());
   if (args.x.num_rows == 0) return;
-  const bool is_int8 = args.weights.format() == QuantizedFormat::kInt8;
-  const PanelFunction function = (is_int8 ? kInt8Versions : kInt4Versions).find(executor.isa);
+  const PanelFunction function = versions_of(args.weights.format()).find(executor.isa);
   const size_t num_input_bytes =
       bytes_of_inputs(args.rounding, num_scratch_rows(args), args.x.num_columns);
   const EncodedInputs inputs = encode_inputs(executor, args);

@@ -1,4 +1,5 @@
-// linear() with weights of 8 or 4 bits and activations of 8 bits, both rotated.
+// linear() with weights of 8 or 4 bits and activations of 8 bits or two terms of 8, both rotated,
+// but with uint4 neither.
 //
 // Each output element is a sum over groups of 64 inputs in ascending order, of each group's terms:
 // the exact integer sum of its products, converted, with its product with the weights' scale of
@@ -6,8 +7,8 @@
 // row's scale, then times the token's. Where groups of activations have scales of their own, the
 // product with the weights' scale is rounded and that with the activations' is fused.
 //
-// With AMX it is another sum (docs/decisions/0020), so that tiles need not be scaled group by
-// group.
+// With AMX int8 and int4 have another sum (docs/decisions/0020), so that tiles need not be scaled
+// group by group.
 //
 // Weights of 4 bits are brought to steps that all groups of a row share (scaled_code() of
 // linear_quantized_kernel.h), and activations have one scale a token: the exact integer sum of all
@@ -47,7 +48,7 @@ struct LinearQuantizedArgs {
   // has 2 * round_up(n, 16) rows. With `groups` these are the rows that a group has panels for.
   Rows out;
   LinearEpilogue epilogue = LinearEpilogue::kStore;
-  InputRounding rounding;             // of x, but with AMX; not kGroups for weights of 4 bits
+  InputRounding rounding;  // of x: kRow for int4, kUnrotated for uint4 alone; AMX has its own
   std::span<std::byte> scratch = {};  // linear_quantized_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // as LinearArgs
   // As LinearArgs; the scratch is that of kGroupedRowsFactor times as many tokens then.

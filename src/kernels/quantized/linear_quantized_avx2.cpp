@@ -15,6 +15,7 @@ struct Avx2Dots {
   using Inputs = __m256i;
   using Sums = Pair;
   using Table = __m256i;
+  using Zeros = Pair;
 
   [[gnu::always_inline]] static __m256i load(const unsigned char* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -36,6 +37,36 @@ struct Avx2Dots {
     return {
         look_up(_mm256_srli_epi16(load(p), 4), table),
         look_up(_mm256_srli_epi16(load(p + 32), 4), table)};
+  }
+  // Four times each of eight bytes, which both halves of a register hold.
+  [[gnu::always_inline]] static __m256i four_times(__m128i bytes, int first) {
+    const __m256i rows = _mm256_setr_epi32(
+        0x00000000,
+        0x01010101,
+        0x02020202,
+        0x03030303,
+        0x04040404,
+        0x05050505,
+        0x06060606,
+        0x07070707
+    );
+    const __m256i from = _mm256_add_epi8(rows, _mm256_set1_epi8(static_cast<char>(first)));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), from);
+  }
+  [[gnu::always_inline]] static Zeros load_zeros(const unsigned char* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {four_times(bytes, 0), four_times(bytes, 8)};
+  }
+  [[gnu::always_inline]] static __m256i difference(__m256i codes, __m256i zeros) {
+    return _mm256_add_epi8(_mm256_and_si256(codes, _mm256_set1_epi8(15)), zeros);
+  }
+  [[gnu::always_inline]] static Weights low_differences(const unsigned char* p, Zeros zeros) {
+    return {difference(load(p), zeros.lo), difference(load(p + 32), zeros.hi)};
+  }
+  [[gnu::always_inline]] static Weights high_differences(const unsigned char* p, Zeros zeros) {
+    return {
+        difference(_mm256_srli_epi16(load(p), 4), zeros.lo),
+        difference(_mm256_srli_epi16(load(p + 32), 4), zeros.hi)};
   }
   [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
     int four;
@@ -70,6 +101,10 @@ struct Avx2Dots {
         _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
         _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
   }
+  [[gnu::always_inline]] static Floats load_half_scales(const unsigned char* p) {
+    const auto* const halves = reinterpret_cast<const __m128i*>(p);
+    return {_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
+  }
 };
 
 // 16 registers, two to a panel: 2 x 2 sums of a group take 8, widened weights 4, inputs 2. The sums
@@ -88,5 +123,6 @@ void linear_quantized_avx2(const QuantizedTask& task, size_t panel_begin, size_t
 
 template void linear_quantized_avx2<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx2<Int4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx2<Uint4Weights>(const QuantizedTask&, size_t, size_t);
 
 }  // namespace millrace

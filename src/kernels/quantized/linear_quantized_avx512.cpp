@@ -32,5 +32,6 @@ void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size
 
 template void linear_quantized_avx512<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx512<Int4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx512<Uint4Weights>(const QuantizedTask&, size_t, size_t);
 
 }  // namespace millrace

@@ -147,7 +147,7 @@ BENCHMARK(BM_LinearQuantized)
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_EncodeRows)
     ->ArgNames({"inputs", "tokens", "rounding"})
-    ->ArgsProduct({{896, 4864}, {1, 64}, {0, 1, 2}})
+    ->ArgsProduct({{896, 4864}, {1, 64}, {0, 1, 2, 3}})
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_RotateToTiles)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_EncodeToTiles)->ArgsProduct({{896, 4864}, {1, 64}})->Unit(benchmark::kMicrosecond);

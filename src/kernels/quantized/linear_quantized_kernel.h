@@ -48,26 +48,51 @@ struct QuantizedTask {
   LinearTask output;
 };
 
-// How a panel keeps its weights.
+// Where things lie within a panel (QuantizedMatrix): scales before every four groups, and zero
+// points where there are any.
+struct PanelLayout {
+  size_t group_bytes;     // of codes
+  size_t scale_bytes;     // of the 16 scales of a group
+  size_t zero_bytes = 0;  // of its 16 zero points
+
+  static constexpr size_t kScaledGroups = 4;
+
+  constexpr size_t header_bytes() const { return kScaledGroups * (scale_bytes + zero_bytes); }
+  constexpr size_t header_offset(size_t group) const {
+    return group / kScaledGroups * (kScaledGroups * group_bytes + header_bytes());
+  }
+  constexpr size_t codes_offset(size_t group) const {
+    return group * group_bytes + (group / kScaledGroups + 1) * header_bytes();
+  }
+  constexpr size_t scales_offset(size_t group) const {
+    return header_offset(group) + group % kScaledGroups * scale_bytes;
+  }
+  constexpr size_t zeros_offset(size_t group) const {
+    return header_offset(group) + kScaledGroups * scale_bytes + group % kScaledGroups * zero_bytes;
+  }
+  constexpr size_t row_scales_offset(size_t num_groups) const {
+    return num_groups * group_bytes +
+           (num_groups + kScaledGroups - 1) / kScaledGroups * header_bytes();
+  }
+};
+
+// How a panel keeps its weights; kHasTwoTerms: their inputs always have two, with scales of groups.
 struct Int8Weights {
   static constexpr size_t kGroupBytes = 1024;
+  static constexpr bool kHasTwoTerms = false;
+  static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
 };
 struct Int4Weights {
   static constexpr size_t kGroupBytes = 512;
+  static constexpr bool kHasTwoTerms = false;
+  static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
 };
-
-// Where things lie within a panel (QuantizedMatrix): 64 bytes of scales before every four groups.
-constexpr size_t kScaledGroups = 4;
-constexpr size_t group_offset(size_t group_bytes, size_t group) {
-  return group * group_bytes + (group / kScaledGroups + 1) * 64;
-}
-constexpr size_t group_scales_offset(size_t group_bytes, size_t group) {
-  const size_t first = group / kScaledGroups * kScaledGroups;
-  return first * group_bytes + first * 16 + group % kScaledGroups * 16;
-}
-constexpr size_t row_scales_offset(size_t group_bytes, size_t num_groups) {
-  return num_groups * group_bytes + (num_groups + kScaledGroups - 1) / kScaledGroups * 64;
-}
+struct Uint4Weights {
+  static constexpr size_t kGroupBytes = 512;
+  static constexpr bool kHasTwoTerms = true;
+  static constexpr PanelLayout kLayout = {
+      .group_bytes = kGroupBytes, .scale_bytes = 32, .zero_bytes = 16};
+};
 
 // Panels [panel_begin, panel_end); both even for kSiluMul. Weights: one of the above.
 template <class Weights>

@@ -7,6 +7,7 @@
 #include "kernels/linear_lanes.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/quantized_tile_lanes.h"
+#include "kernels/quantized/two_terms_tile_lanes.h"
 #include "kernels/token_blocks.h"
 
 namespace millrace {
@@ -61,7 +62,11 @@ void run_few(const QuantizedTask& task, const TilePlace& place) {
         .sums = sums + panel * place.num_tokens * kLanes,
         .hint_bytes = task.output.hint_bytes,
     };
-    run_quantized_tile<Dots, Shape, Weights, Scales, 1>(task, tile, place.num_tokens);
+    if constexpr (Weights::kHasTwoTerms) {
+      run_two_terms_tile<Dots, Weights, kFewTokens>(task, tile, place.num_tokens);
+    } else {
+      run_quantized_tile<Dots, Shape, Weights, Scales, 1>(task, tile, place.num_tokens);
+    }
   }
   finish_tile<typename Dots::Floats>(task.output, place, sums);
 }
@@ -163,10 +168,14 @@ void linear_quantized_lanes(Int8Weights, const QuantizedTask& task, size_t begin
     run_all_panels<Dots, Shape, Int8Weights, GroupScales>(task, begin, end);
   }
 }
-// Nobody rounds their inputs by groups.
+// Nobody rounds the inputs of int4 by groups, and those of uint4 otherwise.
 template <class Dots, class Shape>
 void linear_quantized_lanes(Int4Weights, const QuantizedTask& task, size_t begin, size_t end) {
   run_all_panels<Dots, Shape, Int4Weights, RowScales>(task, begin, end);
+}
+template <class Dots, class Shape>
+void linear_quantized_lanes(Uint4Weights, const QuantizedTask& task, size_t begin, size_t end) {
+  run_all_panels<Dots, Shape, Uint4Weights, GroupScales>(task, begin, end);
 }
 
 }  // namespace

@@ -21,6 +21,11 @@ int code_at(Int4Weights, const unsigned char* group, size_t row, size_t input) {
   return kInt4Codes[input % 8 < 4 ? byte & 15 : byte >> 4];
 }
 
+int code_at(Uint4Weights, const unsigned char* group, size_t row, size_t input) {
+  const int byte = group[(input / 8 * kPanelRows + row) * 4 + input % 4];
+  return input % 8 < 4 ? byte & 15 : byte >> 4;
+}
+
 template <class T>
 T read_at(const unsigned char* bytes, size_t index) {
   T value;
@@ -35,16 +40,23 @@ struct WeightRow {
   size_t row_in_panel;
 
   int code(size_t group, size_t input) const {
-    const unsigned char* codes = panel + group_offset(Weights::kGroupBytes, group);
-    return code_at(Weights{}, codes, row_in_panel, input);
+    const unsigned char* codes = panel + Weights::kLayout.codes_offset(group);
+    const int code = code_at(Weights{}, codes, row_in_panel, input);
+    if constexpr (Weights::kLayout.zero_bytes == 0) return code;
+    return code + panel[Weights::kLayout.zeros_offset(group) + row_in_panel];
   }
   int group_scale(size_t group) const {
-    return panel[group_scales_offset(Weights::kGroupBytes, group) + row_in_panel];
+    return panel[Weights::kLayout.scales_offset(group) + row_in_panel];
+  }
+  float group_scale_as_float(size_t group) const {
+    if constexpr (Weights::kLayout.scale_bytes == kPanelRows) {
+      return static_cast<float>(group_scale(group));
+    }
+    const unsigned char* const scales = panel + Weights::kLayout.scales_offset(group);
+    return to_float(read_at<Float16>(scales, row_in_panel));
   }
   float row_scale(size_t num_groups) const {
-    return read_at<float>(
-        panel + row_scales_offset(Weights::kGroupBytes, num_groups), row_in_panel
-    );
+    return read_at<float>(panel + Weights::kLayout.row_scales_offset(num_groups), row_in_panel);
   }
 };
 
@@ -64,7 +76,7 @@ struct GroupByGroup {
         const auto value = static_cast<int8_t>(values[part * kGroup + input]);
         products += weights.code(group, input) * value;
       }
-      const auto scale = static_cast<float>(weights.group_scale(group));
+      const float scale = weights.group_scale_as_float(group);
       if (task.has_row_scales) {
         const float of_term = part % task.num_terms == 0 ? 1.0F : kSecondTermScale;
         sum = std::fma(static_cast<float>(products), scale * of_term, sum);
@@ -188,5 +200,6 @@ void linear_int4_amx_reference(const QuantizedTask& task, size_t panel_begin, si
 
 template void linear_quantized_reference<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_reference<Int4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_reference<Uint4Weights>(const QuantizedTask&, size_t, size_t);
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/math.h"
 #include "kernels/quantized/encode_rows.h"
@@ -108,7 +109,7 @@ std::vector<float> rounded_inputs(const Problem& problem) {
   const EncodedRows rows = encode_rows(
       {Isa::kReference, pool}, rows_of(x, num_inputs), problem.rounding, scratch.bytes()
   );
-  const size_t rotation = rotation_size(num_inputs);
+  const size_t rotation = is_rotated(problem.rounding) ? rotation_size(num_inputs) : 1;
   for (size_t token = 0; token < rows.num_rows; ++token) {
     const std::byte* row = rows.data + token * rows.stride;
     std::vector<float> values(rows.num_groups * 64);
@@ -118,13 +119,13 @@ std::vector<float> rounded_inputs(const Problem& problem) {
       float scale = 0.0F;
       const size_t index = has_row_scales(rows.rounding) ? 0 : part;
       std::memcpy(&scale, row + num_parts * 68 + index * 4, sizeof scale);
-      if (part % num_terms == 1) scale *= kSecondTermScale;
+      if (part % num_terms == 1 && has_row_scales(rows.rounding)) scale *= kSecondTermScale;
       for (size_t i = 0; i < 64; ++i) {
         const auto value = static_cast<float>(static_cast<int8_t>(row[part * 64 + i]));
         values[part / num_terms * 64 + i] += value * scale;
       }
     }
-    rotate(Isa::kReference, values, rotation);
+    if (is_rotated(rows.rounding)) rotate(Isa::kReference, values, rotation);
     for (size_t i = 0; i < num_inputs; ++i) {
       x[token * num_inputs + i] = values[i] / static_cast<float>(rotation);
     }
@@ -206,11 +207,28 @@ TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
 
 TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsWithTwoTerms) {
   ThreadPool pool(1);
-  const Problem problem =
-      make_problem({3, 192, 37}, QuantizedFormat::kInt8, LinearEpilogue::kStore, true);
-  const std::vector<float> out = solve({Isa::kReference, pool}, problem);
-  for (size_t i = 0; i < out.size(); ++i) {
-    EXPECT_NEAR(out[i], exact_output(problem, problem.x, i), 1e-3) << "element " << i;
+  for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kUint4}) {
+    const Problem problem = make_problem({3, 192, 37}, format, LinearEpilogue::kStore, true);
+    const std::vector<float> out = solve({Isa::kReference, pool}, problem);
+    for (size_t i = 0; i < out.size(); ++i) {
+      EXPECT_NEAR(out[i], exact_output(problem, problem.x, i), 1e-3) << "element " << i;
+    }
+  }
+}
+
+// A group of inputs that are larger than all others takes no bits of those.
+TEST(LinearQuantized, KeepsSmallInputsOfUint4BesideLargeOnes) {
+  ThreadPool pool(1);
+  Problem problem =
+      make_problem({1, 192, 16}, QuantizedFormat::kUint4, LinearEpilogue::kStore, false);
+  std::vector<float> large(192);
+  for (size_t i = 0; i < 64; ++i) large[i] = std::exchange(problem.x[i], 0.0F) * 30000.0F;
+  std::vector<float> both = problem.x;
+  for (size_t i = 0; i < 64; ++i) both[i] = large[i];
+  const std::vector<float> all = solve_for({best_isa(), pool}, problem, both, problem.out);
+  const std::vector<float> of_large = solve_for({best_isa(), pool}, problem, large, problem.out);
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_NEAR(all[i] - of_large[i], exact_output(problem, problem.x, i), 0.05) << i;
   }
 }
 
@@ -294,8 +312,8 @@ TEST(LinearQuantized, SumsTheLargestBytesOfTheWidestRows) {
       .out = {0.0F},
   };
   const std::span<const std::byte> panel = problem.weights.panel(0);
-  ASSERT_EQ(panel[group_offset(Int4Weights::kGroupBytes, 0)], std::byte{0xFF});
-  ASSERT_EQ(panel[group_scales_offset(Int4Weights::kGroupBytes, 0)], std::byte{255});
+  ASSERT_EQ(panel[Int4Weights::kLayout.codes_offset(0)], std::byte{0xFF});
+  ASSERT_EQ(panel[Int4Weights::kLayout.scales_offset(0)], std::byte{255});
   for (const Isa isa : supported_isas()) {
     EXPECT_NEAR(solve({isa, pool}, problem)[0], 64.0F, 0.5F) << name_of(isa);
   }

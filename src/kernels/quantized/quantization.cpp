@@ -13,6 +13,7 @@ std::string_view name_of(const Quantization& quantization) {
 
 std::optional<Quantization> quantization_from_name(std::string_view name) {
   if (name == kW8A8) return Quantization::w8a8();
+  if (name == name_of(QuantizedFormat::kUint4)) return QuantizedFormat::kUint4;
   return quantized_format_from_name(name);
 }
 

@@ -7,6 +7,7 @@
 //   w8a8   the same weights, inputs of 8 bits: faster with many tokens at once, and worse
 //   int4   weights of 4 bits, inputs of 8 bits with one scale a token, which lose nothing beside
 //          them
+//   uint4  weights that arrived in 4 bits, as they are, and inputs of two terms of 8 bits
 //
 // docs/decisions/0015, 0022 and 0024 have the numbers. With AMX inputs of int8 and of w8a8 are
 // bfloat16 and both are the same; those of int4 have one scale a token (0020).
@@ -27,7 +28,11 @@ struct Quantization {
   // As its weights are multiplied where nothing else is asked for.
   constexpr Quantization(QuantizedFormat kept)  // NOLINT(google-explicit-constructor)
       : format(kept),
-        rounding(kept == QuantizedFormat::kInt8 ? InputRounding::kTwoTerms : InputRounding::kRow) {}
+        rounding(
+            kept == QuantizedFormat::kInt8   ? InputRounding::kTwoTerms
+            : kept == QuantizedFormat::kInt4 ? InputRounding::kRow
+                                             : InputRounding::kUnrotated
+        ) {}
 
   static constexpr Quantization w8a8() {
     Quantization result = QuantizedFormat::kInt8;

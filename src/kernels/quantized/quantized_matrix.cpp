@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -15,6 +16,7 @@
 #include "kernels/quantized/error_feedback.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/round_panel_kernel.h"
+#include "tensor/dtype.h"
 
 namespace millrace {
 namespace {
@@ -23,17 +25,20 @@ constexpr size_t kRows = QuantizedMatrix::kPanelRows;
 constexpr size_t kGroup = QuantizedMatrix::kGroup;
 static_assert(kGroup == kActivationGroup, "one scale of the weights for each of the activations");
 
-size_t group_bytes(QuantizedFormat format) {
-  return format == QuantizedFormat::kInt8 ? Int8Weights::kGroupBytes : Int4Weights::kGroupBytes;
+const PanelLayout& layout_of(QuantizedFormat format) {
+  static constexpr PanelLayout kLayouts[] = {
+      Int8Weights::kLayout, Int4Weights::kLayout, Uint4Weights::kLayout};
+  return kLayouts[static_cast<size_t>(format)];
 }
 
 // nullopt when it does not fit a size_t.
 std::optional<size_t> checked_panel_bytes(QuantizedFormat format, size_t num_columns) {
   if (num_columns > SIZE_MAX / 2) return std::nullopt;
   const size_t num_groups = div_ceil(num_columns, kGroup);
-  // Every group, and its scales as if they took 64 bytes each: more than the panel has.
-  if (!checked_mul(num_groups + 1, group_bytes(format) + 64)) return std::nullopt;
-  return row_scales_offset(group_bytes(format), num_groups) + kRows * sizeof(float);
+  // Every group as if it had a header of its own: more than the panel has.
+  const PanelLayout& layout = layout_of(format);
+  if (!checked_mul(num_groups + 1, layout.group_bytes + layout.header_bytes())) return std::nullopt;
+  return layout.row_scales_offset(num_groups) + kRows * sizeof(float);
 }
 
 // Of int8, then of int4.
@@ -46,20 +51,77 @@ constexpr IsaVersions<void (*)(const RoundPanelTask&)> kRoundPanel[] = {
      round_panel_avx512<Int4Weights>},
 };
 
-// A code's weight in units of its scales.
-float weight_of(QuantizedFormat format, const unsigned char* group, size_t row, size_t input) {
-  if (format == QuantizedFormat::kInt8) {
-    const size_t place = (input / 4 * kRows + row) * 4 + input % 4;
-    return static_cast<float>(group[place]) - 128.0F;
+// The byte in which a group has the four bits of a row and an input.
+size_t byte_of_nibble(size_t row, size_t input) {
+  return (input / 8 * kRows + row) * 4 + input % 4;
+}
+
+// Reads the rows of a panel.
+class PanelReader {
+ public:
+  PanelReader(QuantizedFormat format, std::span<const std::byte> panel, size_t num_groups)
+      : format_(format),
+        layout_(layout_of(format)),
+        panel_(reinterpret_cast<const unsigned char*>(panel.data())),
+        num_groups_(num_groups) {}
+
+  float scale(size_t row, size_t group) const {
+    const unsigned char* const scales = panel_ + layout_.scales_offset(group);
+    float group_scale = scales[row];
+    if (format_ == QuantizedFormat::kUint4) {
+      Float16 half;
+      std::memcpy(&half, scales + row * sizeof half, sizeof half);
+      group_scale = to_float(half);
+    }
+    float row_scale = 0.0F;
+    std::memcpy(
+        &row_scale,
+        panel_ + layout_.row_scales_offset(num_groups_) + row * sizeof row_scale,
+        sizeof row_scale
+    );
+    return group_scale * row_scale;
   }
-  const int byte = group[(input / 8 * kRows + row) * 4 + input % 4];
-  return static_cast<float>(kInt4Codes[input % 8 < 4 ? byte & 15 : byte >> 4]) - 128.0F;
+
+  // In units of its scale.
+  float weight(size_t row, size_t column) const {
+    const size_t group = column / kGroup;
+    const size_t input = column % kGroup;
+    const unsigned char* const codes = panel_ + layout_.codes_offset(group);
+    if (format_ == QuantizedFormat::kInt8) {
+      const size_t place = (input / 4 * kRows + row) * 4 + input % 4;
+      return static_cast<float>(codes[place]) - 128.0F;
+    }
+    const int byte = codes[byte_of_nibble(row, input)];
+    int code = input % 8 < 4 ? byte & 15 : byte >> 4;
+    code = format_ == QuantizedFormat::kInt4 ? kInt4Codes[code]
+                                             : code + panel_[layout_.zeros_offset(group) + row];
+    return static_cast<float>(code) - 128.0F;
+  }
+
+ private:
+  QuantizedFormat format_;
+  const PanelLayout& layout_;
+  const unsigned char* panel_;
+  size_t num_groups_;
+};
+
+// The power of two by which scales of a row become float16 of 2^14 to 2^15 at most; what is not
+// finite does not count.
+float row_scale_of(std::span<const float> scales) {
+  float peak = 0.0F;
+  for (const float scale : scales) {
+    if (std::isfinite(scale)) peak = std::max(peak, std::fabs(scale));
+  }
+  int exponent = 0;
+  std::frexp(peak, &exponent);
+  return peak < 0x1p-100F ? 1.0F : std::ldexp(1.0F, exponent - 15);
 }
 
 }  // namespace
 
 std::string_view name_of(QuantizedFormat format) {
-  return format == QuantizedFormat::kInt8 ? "int8" : "int4";
+  constexpr std::string_view kNames[] = {"int8", "int4", "uint4"};
+  return kNames[static_cast<size_t>(format)];
 }
 
 std::optional<QuantizedFormat> quantized_format_from_name(std::string_view name) {
@@ -116,6 +178,43 @@ std::span<std::byte> QuantizedMatrix::panel(size_t index) {
   return buffer_.bytes().subspan(index * panel_bytes(), panel_bytes());
 }
 
+void QuantizedMatrix::pack_codes(size_t index, const CodedRows& rows) {
+  CHECK(format_ == QuantizedFormat::kUint4, "codes go into a matrix of such");
+  const size_t num_rows = rows.codes.size() / num_columns_;
+  CHECK(
+      num_rows <= kRows && rows.codes.size() == num_rows * num_columns_ &&
+          rows.scales.size() == num_rows * num_groups() && rows.zeros.size() == rows.scales.size(),
+      "at most 16 rows, with a scale and a zero point for each of their groups"
+  );
+  const PanelLayout& layout = layout_of(format_);
+  auto* const bytes = reinterpret_cast<unsigned char*>(panel(index).data());
+  std::memset(bytes, 0, panel_bytes());
+  for (size_t row = 0; row < num_rows; ++row) {
+    const std::span<const float> scales = rows.scales.subspan(row * num_groups(), num_groups());
+    const float row_scale = row_scale_of(scales);
+    std::memcpy(
+        bytes + layout.row_scales_offset(num_groups()) + row * sizeof row_scale,
+        &row_scale,
+        sizeof row_scale
+    );
+    for (size_t group = 0; group < num_groups(); ++group) {
+      const float scale = scales[group] / row_scale;
+      const Float16 half = to_float16(std::isfinite(scale) ? scale : 0.0F);
+      std::memcpy(bytes + layout.scales_offset(group) + row * sizeof half, &half, sizeof half);
+      const uint8_t zero = rows.zeros[row * num_groups() + group] & 15;
+      bytes[layout.zeros_offset(group) + row] = static_cast<unsigned char>(128 - zero);
+      unsigned char* const codes = bytes + layout.codes_offset(group);
+      for (size_t input = 0; input < kGroup; ++input) {
+        const size_t column = group * kGroup + input;
+        const uint8_t code =
+            column < num_columns_ ? rows.codes[row * num_columns_ + column] & 15 : zero;
+        codes[byte_of_nibble(row, input)] |=
+            static_cast<unsigned char>(input % 8 < 4 ? code : code << 4);
+      }
+    }
+  }
+}
+
 void QuantizedMatrix::pack_panel(size_t index, std::span<const float> rows, Isa isa) {
   round_rows(index, rotate_rows(rows, isa), isa);
 }
@@ -126,18 +225,14 @@ void QuantizedMatrix::pack_panel(
   const std::vector<float> rotated = rotate_rows(rows, isa);
   round_rows(index, rotated, isa);  // chooses the scales
 
-  auto* const bytes = reinterpret_cast<unsigned char*>(panel(index).data());
-  const unsigned char* row_scales = bytes + row_scales_offset(group_bytes(format_), num_groups());
+  const PanelReader rounded(format_, std::as_const(*this).panel(index), num_groups());
   const size_t width = num_groups() * kGroup;
   const float factor = 1.0F / static_cast<float>(rotation_size(num_columns_));
   std::vector<float> weights(width * kRows);
   std::vector<float> scales(num_groups() * kRows);
   for (size_t row = 0; row < kRows; ++row) {
-    float row_scale = 0.0F;
-    std::memcpy(&row_scale, row_scales + row * sizeof row_scale, sizeof row_scale);
     for (size_t group = 0; group < num_groups(); ++group) {
-      const unsigned char* whole = bytes + group_scales_offset(group_bytes(format_), group);
-      scales[group * kRows + row] = static_cast<float>(whole[row]) * row_scale;
+      scales[group * kRows + row] = rounded.scale(row, group);
     }
     for (size_t column = 0; column < width; ++column) {
       const float weight = rotated[row * width + column] * factor;
@@ -147,13 +242,15 @@ void QuantizedMatrix::pack_panel(
   }
   std::vector<GroupCodes> codes(num_groups() * kRows);
   round_with_feedback(format_, weights, scales, feedback, codes, isa);
+  auto* const bytes = reinterpret_cast<unsigned char*>(panel(index).data());
   for (size_t i = 0; i < codes.size(); ++i) {
-    unsigned char* const group = bytes + group_offset(group_bytes(format_), i / kRows);
+    unsigned char* const group = bytes + layout_of(format_).codes_offset(i / kRows);
     put_codes(format_, group, i % kRows, codes[i]);
   }
 }
 
 std::vector<float> QuantizedMatrix::rotate_rows(std::span<const float> rows, Isa isa) const {
+  CHECK(format_ != QuantizedFormat::kUint4, "uint4 is not rounded to");
   CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
   const size_t width = num_groups() * kGroup;
   const size_t num_rows = rows.size() / num_columns_;
@@ -179,19 +276,15 @@ void QuantizedMatrix::round_rows(size_t index, std::span<const float> rotated, I
 
 void QuantizedMatrix::copy_row(size_t row, std::span<float> out) const {
   CHECK(row < num_rows_ && out.size() == num_columns_, "a row of this matrix");
-  const auto* bytes = reinterpret_cast<const unsigned char*>(panel(row / kRows).data());
-  const unsigned char* row_scales = bytes + row_scales_offset(group_bytes(format_), num_groups());
-  float row_scale = 0.0F;
-  std::memcpy(&row_scale, row_scales + row % kRows * sizeof row_scale, sizeof row_scale);
+  const PanelReader rounded(format_, panel(row / kRows), num_groups());
   std::vector<float> values(num_groups() * kGroup);
   for (size_t column = 0; column < values.size(); ++column) {
-    const size_t group = column / kGroup;
-    const unsigned char* codes = bytes + group_offset(group_bytes(format_), group);
-    const unsigned char* group_scales = bytes + group_scales_offset(group_bytes(format_), group);
-    const float scale = static_cast<float>(group_scales[row % kRows]) * row_scale;
-    values[column] = weight_of(format_, codes, row % kRows, column % kGroup) * scale;
+    values[column] =
+        rounded.weight(row % kRows, column) * rounded.scale(row % kRows, column / kGroup);
   }
-  rotate(Isa::kReference, values, rotation_size(num_columns_));
+  if (format_ != QuantizedFormat::kUint4) {
+    rotate(Isa::kReference, values, rotation_size(num_columns_));
+  }
   std::copy_n(values.begin(), out.size(), out.begin());
 }
 

@@ -1,8 +1,9 @@
 // A weight matrix in 8 or 4 bits, in the layout that linear_quantized reads. Written once at load,
 // by several threads on different panels; afterwards read-only and shared.
 //
-// Rows are rotated along their inputs (encode_rows.h) and then rounded in groups of 64 inputs. A
-// group has a whole number of 1 to 255 as its scale, a row has a float: weight ~ code * group scale
+// int8 and int4 are our own. Rows are rotated along their inputs (encode_rows.h) and then rounded
+// in groups of 64 inputs. A group has a whole number of 1 to 255 as its scale, a row has a float:
+// weight ~ code * group scale
 // * row scale. Codes are -127 .. 127 with int8 and the 16 entries of kInt4Codebook with int4.
 //
 // A panel of 16 rows (inputs padded to groups with zeros) is read from its first byte to its last:
@@ -17,6 +18,15 @@
 // and after all of them
 //
 //          float [16]                           scales of the rows
+//
+// uint4 is what other tools have made (AWQ, GPTQ, compressed-tensors), as they made it: rows that
+// are not rotated, codes 0 .. 15, and for each group a zero point and a scale of any size. weight =
+// (code - zero point) * group scale * row scale, exact where a group's scale is 2^-28 of its row's
+// largest or more and has 11 bits, as a float16 has. Its panels are those of int4, but codes are
+// not indices and before every four groups there are
+//
+//          float16 [4][16 rows]                 scales of the groups
+//          uint8   [4][16 rows]                 128 - their zero points
 //
 // A second place to read from, all scales behind all codes, costs up to a third of the bandwidth.
 #pragma once
@@ -38,11 +48,19 @@ namespace millrace {
 
 struct ErrorFeedback;
 
-enum class QuantizedFormat { kInt8, kInt4 };
+enum class QuantizedFormat { kInt8, kInt4, kUint4 };
 
-// "int8", "int4": the spellings of `--quantization`.
+// "int8", "int4", "uint4": the spellings of `--quantization`.
 [[nodiscard]] std::string_view name_of(QuantizedFormat format);
+// Of what weights can be rounded to: int8 and int4.
 [[nodiscard]] std::optional<QuantizedFormat> quantized_format_from_name(std::string_view name);
+
+// Up to 16 rows as another tool has quantized them.
+struct CodedRows {
+  std::span<const uint8_t> codes;  // [rows, columns], 0 .. 15
+  std::span<const float> scales;   // [rows, groups of 64 columns]
+  std::span<const uint8_t> zeros;  // the same, 0 .. 15
+};
 
 class QuantizedMatrix {
  public:
@@ -75,9 +93,12 @@ class QuantizedMatrix {
   std::span<const std::byte> panel(size_t index) const;
   std::span<std::byte> panel(size_t index);
 
+  // Puts rows [index * 16, + n) in their place. REQUIRES: uint4.
+  void pack_codes(size_t index, const CodedRows& rows);
+
   // Rotates and rounds rows [index * 16, + n) and puts them in their place. `rows`: [n,
   // num_columns], n <= 16; numbers that are not finite become finite ones. The same bits with every
-  // `isa`. Threads may pack different panels at once.
+  // `isa`. Threads may pack different panels at once. REQUIRES: not uint4.
   void pack_panel(size_t index, std::span<const float> rows, Isa isa = best_isa());
 
   // The same with codes that make good each other's errors (error_feedback.h).
@@ -85,7 +106,7 @@ class QuantizedMatrix {
       size_t index, std::span<const float> rows, const ErrorFeedback& feedback, Isa isa = best_isa()
   );
 
-  // One row as it was rounded, rotated back. `out`: [num_columns].
+  // One row as it was rounded, and rotated back. `out`: [num_columns].
   void copy_row(size_t row, std::span<float> out) const;
 
  private:

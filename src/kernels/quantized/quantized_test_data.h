@@ -17,7 +17,39 @@ namespace millrace {
 
 constexpr QuantizedFormat kQuantizedFormats[] = {QuantizedFormat::kInt8, QuantizedFormat::kInt4};
 constexpr Quantization kQuantizations[] = {
-    QuantizedFormat::kInt8, Quantization::w8a8(), QuantizedFormat::kInt4};
+    QuantizedFormat::kInt8, Quantization::w8a8(), QuantizedFormat::kInt4, QuantizedFormat::kUint4};
+
+// Rows as other tools quantize them: to codes between the least and the largest of a group.
+struct CodedRowsData {
+  std::vector<uint8_t> codes;
+  std::vector<float> scales;
+  std::vector<uint8_t> zeros;
+
+  CodedRows view() const { return {codes, scales, zeros}; }
+};
+
+// `rows`: [n, num_columns].
+inline CodedRowsData coded(std::span<const float> rows, size_t num_columns) {
+  constexpr size_t kGroup = QuantizedMatrix::kGroup;
+  CodedRowsData data;
+  for (size_t row = 0; row < rows.size() / num_columns; ++row) {
+    for (size_t begin = 0; begin < num_columns; begin += kGroup) {
+      const size_t count = std::min(kGroup, num_columns - begin);
+      const std::span<const float> values = rows.subspan(row * num_columns + begin, count);
+      const float least = std::min(0.0F, *std::ranges::min_element(values));
+      const float most = std::max(0.0F, *std::ranges::max_element(values));
+      const float scale = to_float(to_float16(std::max((most - least) / 15.0F, 1e-4F)));
+      const float zero = std::round(std::clamp(-least / scale, 0.0F, 15.0F));
+      data.scales.push_back(scale);
+      data.zeros.push_back(static_cast<uint8_t>(zero));
+      for (const float value : values) {
+        const float code = std::clamp(std::round(value / scale) + zero, 0.0F, 15.0F);
+        data.codes.push_back(static_cast<uint8_t>(code));
+      }
+    }
+  }
+  return data;
+}
 
 // `rows`: [num_rows, num_columns].
 inline QuantizedMatrix quantized(
@@ -28,7 +60,12 @@ inline QuantizedMatrix quantized(
   for (size_t panel = 0; panel < matrix.num_panels(); ++panel) {
     const size_t begin = panel * 16;
     const size_t count = std::min<size_t>(16, num_rows - begin);
-    matrix.pack_panel(panel, rows.subspan(begin * num_columns, count * num_columns), isa);
+    const auto of_panel = rows.subspan(begin * num_columns, count * num_columns);
+    if (format == QuantizedFormat::kUint4) {
+      matrix.pack_codes(panel, coded(of_panel, num_columns).view());
+    } else {
+      matrix.pack_panel(panel, of_panel, isa);
+    }
   }
   return matrix;
 }

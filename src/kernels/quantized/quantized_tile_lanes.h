@@ -5,18 +5,22 @@
 //   Floats, Weights, Inputs, Sums     sixteen floats; 16 x 4 bytes; four inputs; sixteen integers
 //   load_weights(p)                   64 bytes
 //   low_codes(p, lut), high_codes     the lower and upper four bits of 64 bytes, looked up
-//   load_table(p)                     sixteen bytes, for the two above
+//   load_table()                      sixteen bytes, for the two above
+//   low_differences(p, zeros), ...    the lower and upper four bits of 64 bytes, plus `zeros`
+//   load_zeros(p)                     sixteen bytes, four times each, for the two above
 //   broadcast_inputs(p), broadcast_sum(i)
 //   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
 //   add(a, b)                         of sums
 //   as_floats(sums)                   the same bits
 //   load_scales(p)                    sixteen unsigned bytes as floats
+//   load_half_scales(p)               sixteen float16 as floats
 //
 // Sums over a group are exact, so their order is free; floats are added group by group, ascending.
 // `Scales` says what inputs share a scale (scaled_sums_lanes.h).
 #pragma once
 
 #include "kernels/lanes.h"
+#include "kernels/quantized/decoded_weights_lanes.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/scaled_sums_lanes.h"
 #include "kernels/quantized/tile_memory_lanes.h"
@@ -41,32 +45,19 @@ struct QuantizedTile {
   size_t hint_bytes = 0;
 };
 
-template <class Dots, bool kHigh>
-[[gnu::always_inline]] inline typename Dots::Weights read_weights(
-    Int8Weights, const unsigned char* group, size_t step, typename Dots::Table
-) {
-  return Dots::load_weights(group + (2 * step + (kHigh ? 1 : 0)) * 64);
-}
-template <class Dots, bool kHigh>
-[[gnu::always_inline]] inline typename Dots::Weights read_weights(
-    Int4Weights, const unsigned char* group, size_t step, typename Dots::Table table
-) {
-  return kHigh ? Dots::high_codes(group + step * 64, table)
-               : Dots::low_codes(group + step * 64, table);
-}
-
 // Inputs 8 * step to + 4, or the four after those.
 template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_four_inputs(
     const GroupPlace<kPanels, kTokens>& place,
     size_t step,
-    typename Dots::Table table,
+    const Decoder<Dots, Weights> (&decoders)[kPanels],
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
   typename Dots::Weights weights[kPanels];
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    weights[panel] = read_weights<Dots, kHigh>(Weights{}, place.weights[panel], step, table);
+    weights[panel] =
+        read_weights<Dots, kHigh>(Weights{}, place.weights[panel], step, decoders[panel]);
   }
 #pragma GCC unroll 12
   for (size_t token = 0; token < kTokens; ++token) {
@@ -85,14 +76,14 @@ template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
 template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void multiply_group(
     const GroupPlace<kPanels, kTokens>& place,
-    typename Dots::Table table,
+    const Decoder<Dots, Weights> (&decoders)[kPanels],
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
   if constexpr (kPanels * kTokens > 3) {
 #pragma GCC unroll 8
     for (size_t step = 0; step < kGroupSteps; ++step) {
-      add_four_inputs<Dots, Weights, false>(place, step, table, sums);
-      add_four_inputs<Dots, Weights, true>(place, step, table, sums);
+      add_four_inputs<Dots, Weights, false>(place, step, decoders, sums);
+      add_four_inputs<Dots, Weights, true>(place, step, decoders, sums);
     }
   } else {
     typename Dots::Sums others[kPanels][kTokens];
@@ -105,8 +96,8 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
     }
 #pragma GCC unroll 8
     for (size_t step = 0; step < kGroupSteps; ++step) {
-      add_four_inputs<Dots, Weights, false>(place, step, table, sums);
-      add_four_inputs<Dots, Weights, true>(place, step, table, others);
+      add_four_inputs<Dots, Weights, false>(place, step, decoders, sums);
+      add_four_inputs<Dots, Weights, true>(place, step, decoders, others);
     }
 #pragma GCC unroll 8
     for (size_t panel = 0; panel < kPanels; ++panel) {
@@ -128,7 +119,7 @@ template <class Dots, class Weights, class Scales, size_t kPanels, size_t kToken
   using Floats = typename Dots::Floats;
   const bool is_last = tile.group_end == task.num_groups;
   const unsigned char* row_scales = task.panels + tile.panel * task.panel_bytes +
-                                    row_scales_offset(Weights::kGroupBytes, task.num_groups);
+                                    Weights::kLayout.row_scales_offset(task.num_groups);
   const unsigned char* row = task.rows + tile.token * task.row_stride;
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
@@ -158,7 +149,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   const size_t panel_stride = task.panel_bytes;
   const size_t num_terms = task.num_terms;
   const size_t num_parts = task.num_groups * num_terms;
-  const typename Dots::Table table = Dots::load_table();
+  Decoder<Dots, Weights> decoders[kPanels];
   Floats totals[kPanels][kTokens];  // in registers: every index is known when compiling
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
@@ -178,10 +169,14 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   place.inputs.begin_at(row + group * num_terms * kGroupInputs);
   for (size_t part = group * num_terms; part < part_end; ++part) {
     place.inputs.forget_origins();
-    place.weights_at(panels + group_offset(Weights::kGroupBytes, group), panel_stride);
+    place.weights_at(panels + Weights::kLayout.codes_offset(group), panel_stride);
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+      decoders[panel] = decoder_of<Dots>(Weights{}, panels + panel * panel_stride, group);
+    }
     const unsigned char* begin = row + num_parts * kGroupInputs + part * sizeof(int);
     const ScalesPlace scales = {
-        .weights = panels + group_scales_offset(Weights::kGroupBytes, group),
+        .weights = panels + Weights::kLayout.scales_offset(group),
         .panel_bytes = panel_stride,
         .inputs = begin + num_parts * sizeof(int),
         .term = term,
@@ -201,11 +196,11 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
         ask_for_bytes<Weights::kGroupBytes>(place.weights[0] + tile.hint_bytes);
       }
     }
-    multiply_group<Dots, Weights>(place, table, sums);
+    multiply_group<Dots, Weights>(place, decoders, sums);
     if constexpr (kPanels > 1) {
       ask_for_weights(tile.ahead, next_line, lines_per_part);
     }
-    add_scaled<Dots>(Scales{}, place, scales, sums, totals);
+    add_scaled<Dots, Weights>(Scales{}, place, scales, sums, totals);
     place.inputs.advance(kGroupInputs);
     if (++term == num_terms) {
       term = 0;

@@ -31,11 +31,11 @@ void multiply_quantized(const QuantizedTask& task, size_t panel_begin, size_t pa
 
 // Multiplies a tile's sums, [place.num_panels][place.num_tokens][16], by the rows' scales and
 // `factor`. value(token, sums): sixteen of them as floats.
-template <size_t kGroupBytes, class Value>
+template <class Weights, class Value>
 void scale_rows(
     const LinearTask& task, const TilePlace& place, float* sums, float factor, const Value& value
 ) {
-  const size_t offset = row_scales_offset(kGroupBytes, task.num_inputs / kGroupInputs);
+  const size_t offset = Weights::kLayout.row_scales_offset(task.num_inputs / kGroupInputs);
   for (size_t panel = 0; panel < place.num_panels; ++panel) {
     const unsigned char* scales = panel_at(task, place.panel_begin + panel) + offset;
     const Avx512Lanes rows = Avx512Lanes::load(reinterpret_cast<const float*>(scales));

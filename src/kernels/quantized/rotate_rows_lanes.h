@@ -111,13 +111,20 @@ const float* block_of(const RowsToRotate& rows, size_t row, size_t begin, float*
   return copy;
 }
 
-// Rotates a block of a row: function(i, parts) for each group of it, which begins at its input i.
+// Rotates a block of a row, if it is to be: function(i, parts) for each group of it, which begins
+// at its input i.
 template <class Lanes, class Ops, class Function>
 [[gnu::always_inline]] inline void for_rotated_groups(
     const RowsToRotate& rows, size_t row, size_t begin, const Function& function
 ) {
   alignas(64) float block[kRotationMax];
   const float* x = block_of<Lanes>(rows, row, begin, block);
+  if (!rows.is_rotated) {
+    Lanes parts[4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < 4; ++i) parts[i] = Lanes::load(x + i * kLanes);
+    return function(0, parts);
+  }
   if (rows.rotation > 128) {
     rotate_far<Lanes>(x, block, rows.rotation);
     x = block;

@@ -42,15 +42,15 @@ struct RoundPanelTask {
 // Where a panel keeps its parts: the codes of a group, its scales [16], and the rows' [16] floats.
 template <class Weights>
 constexpr unsigned char* codes_of(const RoundPanelTask& task, size_t group) {
-  return task.panel + group_offset(Weights::kGroupBytes, group);
+  return task.panel + Weights::kLayout.codes_offset(group);
 }
 template <class Weights>
 constexpr unsigned char* scales_of(const RoundPanelTask& task, size_t group) {
-  return task.panel + group_scales_offset(Weights::kGroupBytes, group);
+  return task.panel + Weights::kLayout.scales_offset(group);
 }
 template <class Weights>
 constexpr unsigned char* row_scales_of(const RoundPanelTask& task) {
-  return task.panel + row_scales_offset(Weights::kGroupBytes, task.num_groups);
+  return task.panel + Weights::kLayout.row_scales_offset(task.num_groups);
 }
 
 // Weights: Int8Weights or Int4Weights. All sixteen rows; one of zeros gets scales of 1 and 0.

@@ -25,11 +25,32 @@ struct ScalesPlace {
   size_t term;
 };
 
+// Sixteen scales of a group's weights.
+template <class Dots>
+[[gnu::always_inline]] inline typename Dots::Floats load_group_scales(
+    Int8Weights, const unsigned char* p
+) {
+  return Dots::load_scales(p);
+}
+template <class Dots>
+[[gnu::always_inline]] inline typename Dots::Floats load_group_scales(
+    Int4Weights, const unsigned char* p
+) {
+  return Dots::load_scales(p);
+}
+template <class Dots>
+[[gnu::always_inline]] inline typename Dots::Floats load_group_scales(
+    Uint4Weights, const unsigned char* p
+) {
+  return Dots::load_half_scales(p);
+}
+
 // Adds a group's sums times the scales of its weights and of its inputs. The integer sums began
 // with the bits of kRoundingShift (EncodedRows), so that their own bits are the floats
 // kRoundingShift + sum, and one fused operation multiplies them by the weights' scale, as exactly
-// as a conversion and a product would.
-template <class Dots, size_t kPanels, size_t kTokens>
+// as a conversion and a product would: a scale has at most eleven bits, and its product with
+// kRoundingShift is exact.
+template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_scaled(
     GroupScales,
     const GroupPlace<kPanels, kTokens>& place,
@@ -42,7 +63,8 @@ template <class Dots, size_t kPanels, size_t kTokens>
   Floats shifts[kPanels];
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    group_scales[panel] = Dots::load_scales(scales.weights + panel * scales.panel_bytes);
+    const unsigned char* p = scales.weights + panel * scales.panel_bytes;
+    group_scales[panel] = load_group_scales<Dots>(Weights{}, p);
     shifts[panel] = Floats::mul(group_scales[panel], Floats::broadcast(kRoundingShift));
   }
   const unsigned char* input_scales = scales.inputs;
@@ -62,7 +84,7 @@ template <class Dots, size_t kPanels, size_t kTokens>
 
 // The same but for the inputs' scales: one operation less of those that wait for the products'
 // units.
-template <class Dots, size_t kPanels, size_t kTokens>
+template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_scaled(
     RowScales,
     const GroupPlace<kPanels, kTokens>&,
@@ -75,7 +97,7 @@ template <class Dots, size_t kPanels, size_t kTokens>
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
     const unsigned char* p = scales.weights + panel * scales.panel_bytes;
-    const Floats group_scale = Floats::mul(Dots::load_scales(p), of_term);
+    const Floats group_scale = Floats::mul(load_group_scales<Dots>(Weights{}, p), of_term);
 #pragma GCC unroll 12
     for (size_t token = 0; token < kTokens; ++token) {
       const Floats shifted = Dots::as_floats(sums[panel][token]);

@@ -85,13 +85,9 @@ size_t multiply_scratch_bytes(
     return linear_scratch_bytes(format.dtype, num_threads, num_tokens, num_inputs);
   }
   // Rows whose groups have scales of their own are no shorter than those that have one.
-  const bool has_two = format.quantization->rounding == InputRounding::kTwoTerms;
-  return linear_quantized_scratch_bytes(
-      has_two ? InputRounding::kTwoTerms : InputRounding::kGroups,
-      num_threads,
-      num_tokens,
-      num_inputs
-  );
+  InputRounding longest = InputRounding::kGroups;
+  if (num_terms_of(format.quantization->rounding) == 2) longest = format.quantization->rounding;
+  return linear_quantized_scratch_bytes(longest, num_threads, num_tokens, num_inputs);
 }
 
 RowsForm form_between(

@@ -1,4 +1,4 @@
-#include "checkpoint/quantized/quantized_matrix.h"
+#include "checkpoint/quantized/coded_matrix.h"
 
 #include <fmt/format.h>
 
@@ -99,9 +99,7 @@ class Parts {
 
 // Inputs' groups as the file lists them, if it does: `part` may be absent, and all -1 where
 // compressed-tensors means groups of neighbours.
-Result<void> set_group_of_input(
-    const Parts& parts, std::string_view part, QuantizedMatrix& matrix
-) {
+Result<void> set_group_of_input(const Parts& parts, std::string_view part, CodedMatrix& matrix) {
   if (parts.find(part) == nullptr) return {};
   const auto num_columns = static_cast<int64_t>(matrix.num_columns);
   const Result<const TensorInfo*> index = parts.require_int32(part, {num_columns});
@@ -131,7 +129,7 @@ Result<void> set_group_of_input(
 }
 
 // AWQ and GPTQ: scales [groups, rows] and zero points [groups, words of rows].
-Result<void> set_transposed_scales(const Parts& parts, int bits, QuantizedMatrix& matrix) {
+Result<void> set_transposed_scales(const Parts& parts, int bits, CodedMatrix& matrix) {
   const Result<const TensorInfo*> scales = parts.require_scales("scales");
   if (!scales) return scales.error();
   const auto num_rows = static_cast<int64_t>(matrix.num_rows);
@@ -158,13 +156,13 @@ Result<void> set_transposed_scales(const Parts& parts, int bits, QuantizedMatrix
   return {};
 }
 
-Result<QuantizedMatrix> find_awq(const Parts& parts) {
+Result<CodedMatrix> find_awq(const Parts& parts) {
   constexpr int kBits = 4;
   constexpr size_t kPerWord = 8;
   const Result<const TensorInfo*> codes = parts.require_words("qweight");
   if (!codes) return codes.error();
   const auto words = static_cast<size_t>((*codes)->shape[1]);
-  QuantizedMatrix matrix;
+  CodedMatrix matrix;
   matrix.num_rows = words * kPerWord;
   matrix.num_columns = static_cast<size_t>((*codes)->shape[0]);
   matrix.codes = BitFields{
@@ -195,11 +193,11 @@ int bits_of(size_t length, size_t words, int likely) {
   return 0;
 }
 
-Result<QuantizedMatrix> find_gptq(const Parts& parts, const QuantizationConfig& config) {
+Result<CodedMatrix> find_gptq(const Parts& parts, const QuantizationConfig& config) {
   const Result<const TensorInfo*> codes = parts.require_words("qweight");
   if (!codes) return codes.error();
   const auto words = static_cast<size_t>((*codes)->shape[0]);
-  QuantizedMatrix matrix;
+  CodedMatrix matrix;
   matrix.num_rows = static_cast<size_t>((*codes)->shape[1]);
   matrix.num_columns = words * 32 / static_cast<size_t>(config.bits);
   int bits = config.bits;
@@ -244,10 +242,7 @@ Result<QuantizedMatrix> find_gptq(const Parts& parts, const QuantizationConfig& 
 // compressed-tensors and FP8: scales of the whole matrix, of rows, of groups within rows, or of
 // blocks.
 Result<void> set_scales(
-    const Parts& parts,
-    std::string_view part,
-    const QuantizationConfig& config,
-    QuantizedMatrix& matrix
+    const Parts& parts, std::string_view part, const QuantizationConfig& config, CodedMatrix& matrix
 ) {
   const Result<const TensorInfo*> scales = parts.require_scales(part);
   if (!scales) return scales.error();
@@ -291,7 +286,7 @@ Result<void> set_scales(
   return {};
 }
 
-Result<QuantizedMatrix> find_packed(const Parts& parts, const QuantizationConfig& config) {
+Result<CodedMatrix> find_packed(const Parts& parts, const QuantizationConfig& config) {
   const Result<const TensorInfo*> codes = parts.require_words("weight_packed");
   if (!codes) return codes.error();
   const Result<const TensorInfo*> stated = parts.require("weight_shape");
@@ -311,7 +306,7 @@ Result<QuantizedMatrix> find_packed(const Parts& parts, const QuantizationConfig
         )
     );
   }
-  QuantizedMatrix matrix;
+  CodedMatrix matrix;
   matrix.num_rows = static_cast<size_t>(shape[0]);
   matrix.num_columns = static_cast<size_t>(shape[1]);
   matrix.codes = BitFields{
@@ -337,12 +332,12 @@ Result<QuantizedMatrix> find_packed(const Parts& parts, const QuantizationConfig
   return matrix;
 }
 
-Result<QuantizedMatrix> find_bytes(const Parts& parts, const QuantizationConfig& config) {
+Result<CodedMatrix> find_bytes(const Parts& parts, const QuantizationConfig& config) {
   const TensorInfo& codes = **parts.require("weight");
   if (codes.shape.size() != 2 || codes.shape[0] < 1 || codes.shape[1] < 1) {
     return Parts::wrong_shape(codes, "two dimensions");
   }
-  QuantizedMatrix matrix;
+  CodedMatrix matrix;
   matrix.num_rows = static_cast<size_t>(codes.shape[0]);
   matrix.num_columns = static_cast<size_t>(codes.shape[1]);
   matrix.codes = ByteCodes{
@@ -378,8 +373,8 @@ float ScaleGrid::at(size_t row, size_t group) const {
   return value;
 }
 
-void QuantizedMatrix::read_rows(size_t row_begin, std::span<float> out) const {
-  read_codes(codes, row_begin, num_columns, out);
+void CodedMatrix::read_rows(size_t row_begin, std::span<float> out) const {
+  read_code_rows(codes, row_begin, num_columns, out);
   std::vector<float> row_scales(num_groups);
   std::vector<float> row_zeros(num_groups, zero);
   for (size_t r = 0; r < out.size() / num_columns; ++r) {
@@ -405,6 +400,27 @@ void QuantizedMatrix::read_rows(size_t row_begin, std::span<float> out) const {
   }
 }
 
+bool CodedMatrix::has_codes() const {
+  const auto* const fields = std::get_if<BitFields>(&codes);
+  const bool are_whole = num_groups == 1 || group_size % StoredCodes::kGroup == 0;
+  return fields != nullptr && fields->bits == 4 && group_of_input.empty() && are_whole;
+}
+
+void CodedMatrix::read_codes(size_t row_begin, const StoredCodes& out) const {
+  std::vector<float> values(out.codes.size());
+  read_code_rows(codes, row_begin, num_columns, values);
+  std::ranges::transform(values, out.codes.begin(), [](float value) {
+    return static_cast<uint8_t>(value);
+  });
+  const size_t num_parts = div_ceil(num_columns, StoredCodes::kGroup);
+  for (size_t i = 0; i < out.scales.size(); ++i) {
+    const size_t row = row_begin + i / num_parts;
+    const size_t group = i % num_parts * StoredCodes::kGroup / group_size;
+    out.scales[i] = scales.at(row, group);
+    out.zeros[i] = static_cast<uint8_t>(zeros ? code_at(*zeros, row, group) : zero);
+  }
+}
+
 std::optional<MatrixLayout> layout_of(const TensorInfo& tensor, QuantizationMethod method) {
   const std::string_view name = tensor.name;
   switch (method) {
@@ -427,7 +443,7 @@ std::optional<MatrixLayout> layout_of(const TensorInfo& tensor, QuantizationMeth
   return std::nullopt;
 }
 
-Result<QuantizedMatrix> find_matrix(
+Result<CodedMatrix> find_matrix(
     const WeightSource& stored,
     const std::string& module,
     MatrixLayout layout,

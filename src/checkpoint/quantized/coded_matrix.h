@@ -28,7 +28,7 @@ struct ScaleGrid {
 
 // weight[n][k] = (code[n][k] - zero[n][g]) * scale[n][g], g the group of input k: the difference is
 // exact, the product rounded once.
-struct QuantizedMatrix {
+struct CodedMatrix {
   size_t num_rows = 0;
   size_t num_columns = 0;
   Codes codes;
@@ -41,6 +41,10 @@ struct QuantizedMatrix {
 
   // `out`: rows [row_begin, row_begin + out.size() / num_columns).
   void read_rows(size_t row_begin, std::span<float> out) const;
+
+  // As those of WeightSource.
+  bool has_codes() const;
+  void read_codes(size_t row_begin, const StoredCodes& out) const;
 };
 
 // Which tensors a quantized matrix consists of, by the last part of the one that holds the codes.
@@ -57,7 +61,7 @@ std::optional<MatrixLayout> layout_of(const TensorInfo& tensor, QuantizationMeth
 // `module`: the name of the matrix without its last part, "model.layers.0.mlp.down_proj". Every
 // tensor of it is checked, and what is returned borrows `stored`. kNotFound, kInvalidArgument and
 // kUnsupported name the tensor, and what was expected of it.
-Result<QuantizedMatrix> find_matrix(
+Result<CodedMatrix> find_matrix(
     const WeightSource& stored,
     const std::string& module,
     MatrixLayout layout,
