@@ -207,4 +207,25 @@ void ShardedWeights::read_codes(
   }
 }
 
+Result<void> check_codes_of_ranks(
+    const ModelConfig& config, const WeightSource& weights, int32_t num_ranks
+) {
+  if (num_ranks == 1) return check_codes(config, weights);
+  for (int32_t rank = 0; rank < num_ranks; ++rank) {
+    const ModelShard shard = {.rank = rank, .world_size = num_ranks};
+    const Result<ModelConfig> part = shard_config(config, shard);
+    if (!part) return part.error();
+    const auto of_rank = ShardedWeights::make(config, shard, weights);
+    if (!of_rank) return of_rank.error();
+    if (const Result<void> checked = check_codes(*part, **of_rank); !checked) {
+      const Error& error = checked.error();
+      return Error{
+          error.code,
+          fmt::format("rank {} of {}: {}", rank, num_ranks, error.message),
+          error.where};
+    }
+  }
+  return {};
+}
+
 }  // namespace millrace

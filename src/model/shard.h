@@ -66,4 +66,10 @@ class ShardedWeights : public WeightSource {
   std::vector<Slice> slices_;  // of each tensor of index_
 };
 
+// check_codes() of each rank's part of a model; of the model itself where `num_ranks` is 1. The
+// error says whose it is.
+Result<void> check_codes_of_ranks(
+    const ModelConfig& config, const WeightSource& weights, int32_t num_ranks
+);
+
 }  // namespace millrace

@@ -158,6 +158,16 @@ TEST(Shard, CodesAreSplitAsValuesAre) {
   }
 }
 
+TEST(Shard, CodesAreThoseOfEachRankOrOfNone) {
+  const ModelConfig config = config_with_everything();
+  const TinyWeights whole(config, 5);
+  EXPECT_TRUE(check_codes_of_ranks(config, whole, 1));
+  const Result<void> of_two = check_codes_of_ranks(config, whole, 2);
+  ASSERT_FALSE(of_two);  // heads that begin within a group
+  EXPECT_THAT(of_two.error().message, testing::StartsWith("rank 1 of 2: tensor 'model.layers.0"));
+  EXPECT_EQ(of_two.error().where, "model.layers.0.self_attn.o_proj.weight");
+}
+
 TEST(Shard, BiasesFollowTheirMatricesAndThoseOfSumsAreOfRank0) {
   const Parts parts(config_with_everything(), 4);
   const std::string attention = "model.layers.1.self_attn.";

@@ -17,6 +17,7 @@
 #include "model/kv_budget.h"
 #include "model/kv_cache.h"
 #include "model/memory_plan.h"
+#include "model/shard.h"
 #include "model/tensor_parallel.h"
 #include "model/weight_names.h"
 #include "server/cuda_options.h"
@@ -106,12 +107,14 @@ Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& o
   Result<ModelConfig> config = parse_model_config(checkpoint.config);
   if (!config) return config;
   if (options.load_format == LoadFormat::kAuto) {
-    const bool may_keep_codes = options.keeps_codes && !options.quantization &&
-                                !config->stored_quantization &&
-                                options.device != DeviceChoice::kCuda;
-    if (may_keep_codes && check_codes(*config, *checkpoint.weights).ok()) {
-      options.quantization = QuantizedFormat::kUint4;
-    }
+    const bool asks = options.quantization == Quantization(QuantizedFormat::kUint4);
+    const bool may_keep = options.keeps_codes && !options.quantization &&
+                          !config->stored_quantization && options.device != DeviceChoice::kCuda;
+    if (!asks && !may_keep) return config;
+    const Result<void> checked =
+        check_codes_of_ranks(*config, *checkpoint.weights, options.tensor_parallel_size);
+    if (!checked && asks) return checked.error();
+    if (checked) options.quantization = QuantizedFormat::kUint4;
     return config;
   }
   if (!options.quantization) options.quantization = config->stored_quantization;

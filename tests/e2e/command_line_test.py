@@ -14,6 +14,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+from gptq_folder import write_gptq_folder  # noqa: E402
+
 BINARY = ""
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 STORIES = ROOT.parent / "shared" / "data" / "models" / "stories260k"
@@ -171,7 +174,8 @@ class Quantize(unittest.TestCase):
 
             for arguments, hint in [
                 (["generate", output, "--prompt", "x", "--quantization", "int4"], "the weights are stored as int8"),
-                (["generate", output, "--prompt", "x", "--quantization", "w8a16"], "none, int8, w8a8 or int4"),
+                (["generate", output, "--prompt", "x", "--quantization", "w8a16"], "auto, none, int8, w8a8, int4 or uint4"),
+                (["generate", STORIES, "--prompt", "x", "--quantization", "uint4"], "is not stored in 4 bits"),
                 (["plan", output, "--quantization", "int4"], "the weights are stored as int8, not int4"),
                 (["quantize", output, "-o", output / "again"], "is quantized already"),
                 (["quantize", STORIES, "-o", output / "again", "--calibration", "a", "--calibration-tokens", "9"], "which --calibration replaces"),
@@ -186,6 +190,31 @@ class Quantize(unittest.TestCase):
                 self.assertNotEqual(done.returncode, 0, arguments)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertIn(hint, done.stderr)
+
+    def test_a_model_of_gptq_stays_in_its_bits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "stories-gptq"
+            write_gptq_folder(STORIES, model)
+            prompt = ("--prompt", "Once upon a time", "--max-tokens", "24", "--temperature", "0", "--json")
+            values = run("generate", model, *prompt, "--quantization", "none")
+            self.assertEqual(values.returncode, 0, values.stderr)
+            self.assertIn("float32 on", values.stderr)
+            kept = run("generate", model, *prompt)
+            self.assertIn("uint4 on", kept.stderr)
+            ids = json.loads(kept.stdout)["token_ids"]
+            self.assertEqual(ids[:16], json.loads(values.stdout)["token_ids"][:16])
+            shared = run("generate", model, *prompt, "--tensor-parallel-size", "2", "--quantization", "uint4")
+            self.assertIn("rank 1 of 2: tensor 'model.layers.0.self_attn.o_proj.weight'", shared.stderr)  # 32 inputs each
+            shared = run("generate", model, *prompt, "--tensor-parallel-size", "2")
+            self.assertEqual(json.loads(shared.stdout)["token_ids"][:16], ids[:16])
+            self.assertIn("uint4 and", run("plan", model).stdout)
+            self.assertIn("float32 (", run("plan", model, "--quantization", "none").stdout)
+
+            again = pathlib.Path(folder) / "stories-int8"
+            done = run("quantize", model, "--to", "int8", "--no-calibration", "-o", again)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rounded = run("generate", again, *prompt)
+            self.assertEqual(json.loads(rounded.stdout)["token_ids"][:8], ids[:8])
 
     def test_without_calibration_it_is_what_loading_makes_of_the_model(self):
         with tempfile.TemporaryDirectory() as folder:
