@@ -167,7 +167,6 @@ bool ShardedWeights::has_codes(const TensorInfo& tensor) const {
 void ShardedWeights::read_codes(
     const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
 ) const {
-  constexpr size_t kGroup = StoredCodes::kGroup;
   const Slice& slice = slices_[index_.position_of(tensor)];
   const int64_t first = slice.row + row_begin;
   const int64_t num_found = std::clamp<int64_t>(slice.whole->num_rows() - first, 0, num_rows);
@@ -178,7 +177,7 @@ void ShardedWeights::read_codes(
   if (num_found == 0) return;
   const auto width = static_cast<size_t>(tensor.row_length());
   const auto whole_width = static_cast<size_t>(slice.whole->row_length());
-  const size_t whole_groups = div_ceil(whole_width, kGroup);
+  const size_t whole_groups = div_ceil(whole_width, StoredCodes::kGroup);
   const auto count = static_cast<size_t>(num_found);
   std::vector<uint8_t> codes(count * whole_width);
   std::vector<float> scales(count * whole_groups);
@@ -196,13 +195,13 @@ void ShardedWeights::read_codes(
   };
   CHECK(out.codes.size() == static_cast<size_t>(num_rows) * width, "room for the rows");
   copy_part(codes, whole_width, out.codes, column);
-  copy_part(scales, whole_groups, out.scales, column / kGroup);
-  copy_part(zeros, whole_groups, out.zeros, column / kGroup);
+  copy_part(scales, whole_groups, out.scales, column / StoredCodes::kGroup);
+  copy_part(zeros, whole_groups, out.zeros, column / StoredCodes::kGroup);
   // The last group of the whole matrix may go on beyond it.
-  const size_t num_groups = div_ceil(width, kGroup);
+  const size_t num_groups = div_ceil(width, StoredCodes::kGroup);
   for (size_t row = 0; row < count; ++row) {
     for (size_t i = whole_width > column ? whole_width - column : 0; i < width; ++i) {
-      out.codes[row * width + i] = out.zeros[row * num_groups + i / kGroup];
+      out.codes[row * width + i] = out.zeros[row * num_groups + i / StoredCodes::kGroup];
     }
   }
 }
