@@ -18,7 +18,8 @@ usage: bench/cpu.sh [OPTIONS]
   --convert-python FILE  Python with torch and transformers for it (default: that of --vllm, else of --openvino)
   --model DIR            a folder with config.json, run with random weights (default: configs/Qwen2-0.5B)
   --tokenizer DIR        of that model (default: ../shared/data/tokenizers/qwen2.5)
-  --formats A,B          of: bf16,int8,w8a8,int4 (default: all); w8a8, millrace's faster int8, stands beside the others' int8
+  --formats A,B          of: bf16,int8,w8a8,int4,uint4 (default: all); w8a8, millrace's faster int8, stands beside the others' int8;
+                         uint4, a GPTQ checkpoint as it is, beside their int4, and vLLM's reading of the same files
   --only A,B             of: qwen,smollm2,serving,grid (default: all)
   --batch-size A,B       of decodes and of the grid (default: 1,4,8)
   --context-len N        of one more decode, of ours alone (default: 8192)
@@ -38,7 +39,7 @@ millrace=build/release/millrace
 llama='' ik_llama='' openvino='' vllm='' vllm_cpp='' convert='' convert_python=''
 model=configs/Qwen2-0.5B
 tokenizer=../shared/data/tokenizers/qwen2.5
-formats=bf16,int8,w8a8,int4
+formats=bf16,int8,w8a8,int4,uint4
 only=qwen,smollm2,serving,grid
 batch_sizes=1,4,8
 context_len=8192
@@ -75,8 +76,9 @@ done
 [ -e "$model/config.json" ] || die "no $model/config.json: --model DIR"
 [ -e "$tokenizer/tokenizer.json" ] || die "no $tokenizer/tokenizer.json: --tokenizer DIR"
 wants() { tr ',' '\n' <<<"$only" | grep -qx "$1"; }
-# Of the files of other engines.
-has_format() { tr ',' '\n' <<<"${formats//w8a8/int8}" | grep -qx "$1"; }
+# The formats of other engines' files.
+rival_formats() { tr ',' '\n' <<<"$formats" | sed 's/^w8a8$/int8/; s/^uint4$/int4/' | sort -u; }
+has_format() { rival_formats | grep -qx "$1"; }
 
 mkdir -p "$work"
 work=$(realpath "$work")
@@ -127,7 +129,7 @@ prepare_ggufs() {
 prepare_openvino() {
   [ -n "$openvino" ] && wants qwen || return 0
   local format weights
-  for format in $(tr ',' '\n' <<<"${formats//w8a8/int8}" | sort -u); do
+  for format in $(rival_formats); do
     weights=$format
     [ "$format" = bf16 ] && weights=fp16 # computed in bfloat16 where the processor has it
     make_file "$work/$name.$format.openvino" "$openvino/bin/optimum-cli" export openvino --model "$checkpoint" \
@@ -144,6 +146,10 @@ prepare_vllm_cpp() {
 if [ ! -e "$checkpoint/model.safetensors" ]; then
   say "writing $name with random weights"
   python3 bench/cpu/random_checkpoint.py "$model" "$tokenizer" "$checkpoint"
+fi
+if tr ',' '\n' <<<"$formats" | grep -qx uint4 && [ ! -e "$checkpoint.gptq/model.safetensors" ]; then
+  say "writing $name in GPTQ's 4 bits with random weights"
+  python3 bench/cpu/random_checkpoint.py "$model" "$tokenizer" "$checkpoint.gptq" --gptq
 fi
 prepare_ggufs
 prepare_openvino
@@ -166,7 +172,7 @@ formats, only = env["formats"].split(","), env["only"].split(",")
 commands = {"millrace": f"millrace bench engine DIR --dtype bfloat16 --quantization F --batch-size B --threads {threads}"}
 
 def present(pattern):
-    paths = {name: work / pattern.format("int8" if name == "w8a8" else name) for name in formats}
+    paths = {name: work / pattern.format({"w8a8": "int8", "uint4": "int4"}.get(name, name)) for name in formats}
     return {name: str(path) for name, path in paths.items() if path.exists()}
 
 def llamas(model):
@@ -198,16 +204,17 @@ if "qwen" in only:
         commands["OpenVINO"] = "bench/cpu/openvino_speed.py: ContinuousBatchingPipeline, fp16, int8 and int4 as optimum-cli exports them"
     if env["vllm"]:
         rivals.append({"name": "vLLM", "kind": "worker", "python": env["vllm"] + "/bin/python", "program": "vllm_speed.py",
-                       "models": {"bf16": checkpoint}})
+                       "models": {"bf16": checkpoint, "uint4": checkpoint + ".gptq"}})
         commands["vLLM"] = "bench/cpu/vllm_speed.py: LLM(dtype='bfloat16', enable_prefix_caching=False)"
     if env["vllm_cpp"]:
         rivals.append({"name": "vllm.cpp", "kind": "vllm.cpp", "build": env["vllm_cpp"], "models": present(name + ".{}.vllm-cpp")})
         commands["vllm.cpp"] = (f"VLLM_CPP_CPU_THREADS={threads} vllm-bench --model DIR --num-prompts B --concurrency B --input-len P "
                                 "--output-len N; it has no Qwen2, so DIR names the same weights a Llama, without the biases of q, k and v")
-    models.append({"name": f"{name}, random weights", "ours": checkpoint, "rivals": rivals, "cases": cases(int(env["context_len"]))})
+    models.append({"name": f"{name}, random weights", "ours": {name: checkpoint + ".gptq" * (name == "uint4") for name in formats},
+                   "rivals": rivals, "cases": cases(int(env["context_len"]))})
 if "smollm2" in only:
-    models.append({"name": "SmolLM2-135M, the default model (it fits in the caches of some machines)", "ours": "smollm2",
-                   "rivals": llamas("smollm2"), "cases": cases(0)})
+    models.append({"name": "SmolLM2-135M, the default model (it fits in the caches of some machines)",
+                   "ours": {name: "smollm2" for name in formats if name != "uint4"}, "rivals": llamas("smollm2"), "cases": cases(0)})
 MAX_MODEL_LEN = 2048
 
 def servers(num_streams, caches_prefixes):

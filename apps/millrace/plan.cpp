@@ -28,14 +28,18 @@ struct PlanFlags {
   std::optional<int64_t> memory;
 };
 
-// Whether the weights are there and stay in the 4 bits that they are stored in.
-bool keeps_codes(const std::string& path, const ModelConfig& config) {
-  const Result<Checkpoint> checkpoint = open_checkpoint(path);
-  return checkpoint && check_codes(config, *checkpoint->weights).ok();
+// With its weights, whose tensors say whether they stay as they are stored, where that is open and
+// they are there.
+Result<Checkpoint> open(const PlanFlags& flags, const std::string& path) {
+  if (flags.quantization == "auto") {
+    Result<Checkpoint> checkpoint = open_checkpoint(path);
+    if (checkpoint || checkpoint.error().code != ErrorCode::kNotFound) return checkpoint;
+  }
+  return open_checkpoint(path, {.with_weights = false});
 }
 
 Result<MemoryPlanOptions> options_of(
-    const PlanFlags& flags, const std::string& path, const ModelConfig& config, DType automatic
+    const PlanFlags& flags, const Checkpoint& checkpoint, const ModelConfig& config
 ) {
   const Result<std::optional<DType>> dtype = dtype_of_flag("--dtype", flags.dtype);
   if (!dtype) return dtype.error();
@@ -48,10 +52,11 @@ Result<MemoryPlanOptions> options_of(
   const Result<std::optional<Quantization>> kept = quantization_of(config, *quantization);
   if (!kept) return kept.error();
   options.quantization = *kept;
-  if (!*kept && flags.quantization == "auto" && keeps_codes(path, config)) {
+  const bool may_keep_codes = !*kept && flags.quantization == "auto" && checkpoint.weights;
+  if (may_keep_codes && check_codes(config, *checkpoint.weights)) {
     options.quantization = QuantizedFormat::kUint4;
   }
-  options.weight_dtype = dtype->value_or(automatic);
+  options.weight_dtype = dtype->value_or(automatic_dtype(config, checkpoint));
   options.kv_dtype = kv_dtype->value_or(options.weight_dtype);
   options.block_size = flags.block_size;
   options.max_num_seqs = flags.max_num_seqs;
@@ -69,12 +74,11 @@ Result<MemoryPlanOptions> options_of(
 Result<void> plan(const PlanFlags& flags) {
   const Result<std::string> path = locate_model(flags.model);
   if (!path) return path.error();
-  const Result<Checkpoint> checkpoint = open_checkpoint(*path, {.with_weights = false});
+  const Result<Checkpoint> checkpoint = open(flags, *path);
   if (!checkpoint) return checkpoint.error();
   const Result<ModelConfig> config = parse_model_config(checkpoint->config);
   if (!config) return config.error();
-  const Result<MemoryPlanOptions> options =
-      options_of(flags, *path, *config, automatic_dtype(*config, *checkpoint));
+  const Result<MemoryPlanOptions> options = options_of(flags, *checkpoint, *config);
   if (!options) return options.error();
   const Result<MemoryPlan> result = plan_memory(*config, *options);
   if (!result) return result.error();

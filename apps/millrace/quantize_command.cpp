@@ -136,6 +136,7 @@ Result<std::vector<std::vector<TokenId>>> read_calibration(
 ) {
   options.engine.max_model_len =
       static_cast<int32_t>(std::min<int64_t>(kCalibrationLen, config.max_position_embeddings));
+  options.keeps_codes = false;
   const std::string path = options.text.model;
   Result<LocalModel> model = load_with_progress(std::move(options));
   if (!model && model.error().code == ErrorCode::kResourceExhausted) {

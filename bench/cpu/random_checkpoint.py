@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Writes a Hugging Face checkpoint with random bfloat16 weights, for engines that want a real one.
 
-usage: random_checkpoint.py CONFIG TOKENIZER OUTPUT [--seed N]
+usage: random_checkpoint.py CONFIG TOKENIZER OUTPUT [--seed N] [--gptq]
        random_checkpoint.py --self-test
 
 CONFIG: a folder with config.json (Llama, Qwen2 or Qwen3, with or without experts); TOKENIZER: a folder with tokenizer.json and
 tokenizer_config.json. OUTPUT gets both, and model.safetensors. Magnitudes lie between 2^-7 and 2^-5, about one over the
-root of a row's length, so that activations stay finite; speed does not depend on the values. Needs only the standard
-library.
+root of a row's length, so that activations stay finite; speed does not depend on the values. --gptq: the matrices of the
+layers in 4 bits, as GPTQ's tools write them: groups of 128 inputs, symmetric. Needs only the standard library.
 """
 import argparse
 import json
@@ -24,6 +24,12 @@ CHUNK = 1 << 24
 # random byte's last bit becomes the sign, 0x3C or 0xBC makes magnitudes from 2^-7 to 2^-5 of a random lower byte.
 UPPER = bytes(0xBC if byte & 1 else 0x3C for byte in range(256))
 ONE = b"\x80\x3f"
+
+GPTQ_GROUP = 128
+GPTQ_CONFIG = {"quant_method": "gptq", "bits": 4, "group_size": GPTQ_GROUP, "desc_act": False, "sym": True,
+               "checkpoint_format": "gptq"}
+GPTQ_SCALE = struct.pack("<e", 2**-8)  # of codes from -8 to 7
+ELEMENT_BYTES = {"BF16": 2, "F16": 2, "I32": 4}
 
 
 def shapes(config):
@@ -82,9 +88,40 @@ def count(shape):
     return total
 
 
+def stored(config, is_gptq):
+    """(name, dtype, shape) of every tensor as it is written."""
+    for name, shape in shapes(config):
+        is_of_layer = ".layers." in name and len(shape) == 2
+        is_router = name.endswith(".mlp.gate.weight") or name.endswith("shared_expert_gate.weight")
+        if not is_gptq or not is_of_layer or is_router:
+            yield name, "BF16", shape
+            continue
+        rows, columns = shape
+        if rows % 8 or columns % GPTQ_GROUP:
+            raise SystemExit(f"random_checkpoint.py: {name} is {rows} x {columns}: GPTQ wants inputs in groups of {GPTQ_GROUP}")
+        module, groups = name.removesuffix("weight"), columns // GPTQ_GROUP
+        yield module + "qweight", "I32", (columns // 8, rows)
+        yield module + "qzeros", "I32", (groups, rows // 8)
+        yield module + "scales", "F16", (groups, rows)
+        yield module + "g_idx", "I32", (columns,)
+
+
 def write_values(file, name, shape, source):
     if name.endswith("norm.weight"):
         file.write(ONE * count(shape))
+        return
+    if name.endswith(".qzeros"):
+        file.write(b"\x77" * 4 * count(shape))  # 8, less one
+        return
+    if name.endswith(".scales"):
+        file.write(GPTQ_SCALE * count(shape))
+        return
+    if name.endswith(".g_idx"):
+        file.write(struct.pack(f"<{shape[0]}i", *(i // GPTQ_GROUP for i in range(shape[0]))))
+        return
+    if name.endswith(".qweight"):
+        for _ in range(shape[0]):
+            file.write(source.randbytes(4 * shape[1]))
         return
     left = count(shape)
     while left:
@@ -96,12 +133,12 @@ def write_values(file, name, shape, source):
         left -= size
 
 
-def write_safetensors(path, config, seed):
-    tensors = list(shapes(config))
+def write_safetensors(path, config, seed, is_gptq=False):
+    tensors = list(stored(config, is_gptq))
     header, offset = {"__metadata__": {"format": "pt"}}, 0
-    for name, shape in tensors:
-        end = offset + 2 * count(shape)
-        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [offset, end]}
+    for name, dtype, shape in tensors:
+        end = offset + ELEMENT_BYTES[dtype] * count(shape)
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -109,20 +146,22 @@ def write_safetensors(path, config, seed):
     partial = path.with_suffix(".partial")  # so that what stands under the name is whole
     with open(partial, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for name, shape in tensors:
+        for name, _, shape in tensors:
             write_values(file, name, shape, source)
     partial.replace(path)
 
 
-def write_checkpoint(config_folder, tokenizer_folder, output, seed):
+def write_checkpoint(config_folder, tokenizer_folder, output, seed, is_gptq=False):
     output.mkdir(parents=True, exist_ok=True)
     config = json.loads((config_folder / "config.json").read_text())
     config["torch_dtype"] = "bfloat16"
+    if is_gptq:
+        config["quantization_config"] = GPTQ_CONFIG
     (output / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     for file in tokenizer_folder.iterdir():
         if file.is_file() and file.name != "config.json":
             shutil.copyfile(file, output / file.name)
-    write_safetensors(output / "model.safetensors", config, seed)
+    write_safetensors(output / "model.safetensors", config, seed, is_gptq)
 
 
 def test_experts():
@@ -136,8 +175,28 @@ def test_experts():
     assert tensors["model.layers.1.mlp.shared_expert_gate.weight"] == (1, 8)
 
 
+def test_gptq():
+    config = {"model_type": "qwen2_moe", "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1,
+              "num_attention_heads": 2, "vocab_size": 30, "num_experts": 2, "moe_intermediate_size": 128}
+    tensors = {name: (dtype, shape) for name, dtype, shape in stored(config, True)}
+    assert tensors["model.layers.0.mlp.gate.weight"] == ("BF16", (2, 128))
+    assert tensors["model.layers.0.mlp.experts.1.down_proj.qweight"] == ("I32", (16, 128))
+    assert tensors["model.layers.0.mlp.experts.1.down_proj.qzeros"] == ("I32", (1, 16))
+    assert tensors["model.layers.0.self_attn.q_proj.g_idx"] == ("I32", (128,))
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / "model.safetensors"
+        write_safetensors(path, config, 1, is_gptq=True)
+        data = path.read_bytes()
+        size = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + size])
+        del header["__metadata__"]
+        assert set(header) == set(tensors)
+        assert max(tensor["data_offsets"][1] for tensor in header.values()) == len(data) - 8 - size
+
+
 def self_test():
     test_experts()
+    test_gptq()
     config = {"model_type": "qwen2", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
               "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 30, "tie_word_embeddings": True}
     with tempfile.TemporaryDirectory() as name:
@@ -176,8 +235,9 @@ def main():
     parser.add_argument("tokenizer", type=pathlib.Path)
     parser.add_argument("output", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gptq", action="store_true")
     arguments = parser.parse_args()
-    write_checkpoint(arguments.config, arguments.tokenizer, arguments.output, arguments.seed)
+    write_checkpoint(arguments.config, arguments.tokenizer, arguments.output, arguments.seed, arguments.gptq)
 
 
 main()

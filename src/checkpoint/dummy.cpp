@@ -108,7 +108,8 @@ class DummySource : public WeightSource {
     read_rows(tensor, row_begin, num_rows, values);
     const float scale = distributions_[index_.position_of(tensor)].half_width / kZero;
     for (size_t i = 0; i < values.size(); ++i) {
-      out.codes[i] = static_cast<uint8_t>(std::clamp(values[i] / scale + kZero, 0.0F, 15.0F));
+      out.codes[i] =
+          static_cast<uint8_t>(std::clamp(std::round(values[i] / scale) + kZero, 0.0F, 15.0F));
     }
     std::ranges::fill(out.scales, scale);
     std::ranges::fill(out.zeros, static_cast<uint8_t>(kZero));

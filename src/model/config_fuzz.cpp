@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "checkpoint/quantized/quantization_config.h"
 #include "model/config.h"
 #include "model/generation_defaults.h"
 #include "model/memory_plan.h"
@@ -13,6 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Result<json::value> value = parse_json(text);
   if (!value || !value->is_object()) return 0;
   const Result<ModelConfig> config = parse_model_config(value->get_object());
+  (void)read_quantization_config(value->get_object());
   (void)parse_generation_defaults(value->get_object(), 1000);
   // Long lists of tensors are only slow.
   if (!config || config->num_layers > 4 || (config->moe && config->moe->num_experts > 64)) return 0;

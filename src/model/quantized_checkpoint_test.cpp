@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/quantized/quantized_weights.h"
+#include "checkpoint/safetensors.h"
 #include "model/gptq_test_file.h"
 
 namespace millrace {
@@ -36,6 +38,21 @@ TEST(QuantizedCheckpoint, IsTheModelOfItsValues) {
     const Opened opened = open_file(directory, file);
     EXPECT_EQ(logits_of(opened.config, *opened.checkpoint.weights), logits_of(config, file));
   }
+}
+
+TEST(QuantizedCheckpoint, MayBeAMixtureOfExperts) {
+  const ModelConfig config = tiny_mixture();
+  const TemporaryDirectory directory;
+  const GptqFile file(config, GroupOrder::kNeighbours);
+  ASSERT_TRUE(file.write(directory.path("model.safetensors")));
+  auto stored = open_safetensors_file(directory.path("model.safetensors"));
+  ASSERT_TRUE(stored) << stored.error().message;
+  const auto weights = plain_weights(
+      *std::move(stored), {.method = QuantizationMethod::kGptq, .group_size = kGptqGroup}
+  );
+  ASSERT_TRUE(weights) << weights.error().message;
+  EXPECT_EQ(logits_of(config, **weights), logits_of(config, file));
+  EXPECT_TRUE(check_codes(config, **weights));
 }
 
 // The head, which is rounded to 8 bits, makes nearly all of the difference.

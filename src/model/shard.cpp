@@ -209,7 +209,8 @@ void ShardedWeights::read_codes(
 Result<void> check_codes_of_ranks(
     const ModelConfig& config, const WeightSource& weights, int32_t num_ranks
 ) {
-  if (num_ranks == 1) return check_codes(config, weights);
+  const Result<void> whole = check_codes(config, weights);
+  if (!whole || num_ranks == 1) return whole;
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
     const ModelShard shard = {.rank = rank, .world_size = num_ranks};
     const Result<ModelConfig> part = shard_config(config, shard);

@@ -271,6 +271,15 @@ TEST(TensorParallel, FourProcessesGiveTheTokensOfOne) {
   }
 }
 
+// Parts that begin with groups of 64 inputs, as codes of 4 bits are split.
+TEST(TensorParallel, TwoProcessesShareCodes) {
+  ModelConfig config = tiny_config(ModelFamily::kLlama);
+  config.num_heads = 4;
+  config.head_dim = 32;
+  config.intermediate_size = 250;
+  expect_same_as_alone({config, {DType::kFloat32, QuantizedFormat::kUint4}, 2, 1e-4});
+}
+
 // Left to itself, on its own tokens.
 TEST(TensorParallel, GeneratesTheTextOfOneProcessInFloat32) {
   for (const ModelConfig& config : configs()) {

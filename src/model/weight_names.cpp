@@ -91,9 +91,14 @@ bool is_harmless(std::string_view name) {
 
 // GPTQ's tools write a bias beside every matrix that they quantize, also where the model has none.
 bool is_bias_of_zeros(const TensorInfo& tensor, const WeightSource& source) {
-  constexpr int64_t kLengthMax = 1 << 24;
-  if (!tensor.name.ends_with(".bias") || tensor.shape.size() != 1) return false;
-  if (tensor.shape[0] > kLengthMax || !check_readable(tensor)) return false;
+  constexpr std::string_view kBias = ".bias";
+  if (!tensor.name.ends_with(kBias) || tensor.shape.size() != 1) return false;
+  const std::string module = tensor.name.substr(0, tensor.name.size() - kBias.size());
+  const TensorInfo* const matrix = source.find(module + ".weight");
+  if (matrix == nullptr || matrix->shape.size() != 2 || matrix->shape[0] != tensor.shape[0] ||
+      !check_readable(tensor)) {
+    return false;
+  }
   std::vector<float> values(static_cast<size_t>(tensor.row_length()));
   source.read_rows(tensor, 0, 1, values);
   return std::ranges::all_of(values, [](float value) { return value == 0; });
@@ -228,12 +233,13 @@ Result<void> check_codes(const ModelConfig& config, const WeightSource& source) 
         role == TensorRole::kAttention || role == TensorRole::kMlp || role == TensorRole::kExperts;
     if (!is_of_layers || expected.info.shape.size() != 2) continue;
     const TensorInfo* tensor = source.find(expected.info.name);
-    if (tensor != nullptr && source.has_codes(*tensor)) continue;
+    if (Result<void> found = check_tensor(expected.info, tensor); !found) return found;
+    if (source.has_codes(*tensor)) continue;
     return invalid_argument(
         fmt::format(
-            "tensor '{}' is not stored in 4 bits with scales for groups of 64 inputs or a "
-            "multiple, "
-            "in their order; uint4 keeps such weights alone",
+            "tensor '{}' is not stored in 4 bits with scales for groups of 64 inputs, or a "
+            "multiple "
+            "of that, which are neighbours: uint4 takes nothing else",
             expected.info.name
         ),
         expected.info.name

@@ -24,8 +24,8 @@ struct ExpectedTensor {
 std::vector<ExpectedTensor> expected_tensors_with_roles(const ModelConfig& config);
 std::vector<TensorInfo> expected_tensors(const ModelConfig& config);
 
-// kInvalidArgument naming the first matrix of the layers, but for routers, of which `source` has no
-// codes of 4 bits (WeightSource::has_codes). REQUIRES: check_tensors() has passed.
+// kNotFound or kInvalidArgument naming the first matrix of the layers, but for routers, that is
+// missing or of which `source` has no codes of 4 bits (WeightSource::has_codes).
 Result<void> check_codes(const ModelConfig& config, const WeightSource& source);
 
 // The tensors of a layer's router: one row for each expert, then that of a shared expert's gate.

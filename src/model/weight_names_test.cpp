@@ -217,9 +217,11 @@ TEST(CheckTensors, TakesAHeadBesideTiedEmbeddingsOnlyIfItIsTheSame) {
 // A model without biases of its own, with one beside a matrix.
 class SourceWithBias : public WeightSource {
  public:
+  static constexpr const char* kName = "model.layers.0.mlp.down_proj.bias";
+
   SourceWithBias(const ModelConfig& config, float value)
       : tensors_(expected_tensors(config)), value_(value) {
-    tensors_.push_back({.name = "model.layers.0.mlp.down_proj.bias", .shape = {4}});
+    tensors_.push_back({.name = kName, .shape = {config.hidden_size}});
   }
   std::span<const TensorInfo> tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override {
@@ -241,7 +243,7 @@ TEST(CheckTensors, TakesABiasTooManyOnlyIfItAddsNothing) {
   EXPECT_TRUE(check_tensors(config, SourceWithBias(config, 0)));
   const Result<void> adds = check_tensors(config, SourceWithBias(config, 0.5F));
   ASSERT_FALSE(adds);
-  EXPECT_EQ(adds.error().where, "model.layers.0.mlp.down_proj.bias");
+  EXPECT_EQ(adds.error().where, SourceWithBias::kName);
 }
 
 class OneUnreadable : public WeightSource {

@@ -108,9 +108,9 @@ Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& o
   if (!config) return config;
   if (options.load_format == LoadFormat::kAuto) {
     const bool asks = options.quantization == Quantization(QuantizedFormat::kUint4);
-    const bool may_keep = options.keeps_codes && !options.quantization &&
-                          !config->stored_quantization && options.device != DeviceChoice::kCuda;
-    if (!asks && !may_keep) return config;
+    const bool may_keep =
+        options.keeps_codes && !options.quantization && options.device != DeviceChoice::kCuda;
+    if (config->stored_quantization || (!asks && !may_keep)) return config;
     const Result<void> checked =
         check_codes_of_ranks(*config, *checkpoint.weights, options.tensor_parallel_size);
     if (!checked && asks) return checked.error();
@@ -415,6 +415,8 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
 
 Result<void> follow_local_model(LocalModelOptions options) {
   CHECK(options.group != nullptr, "a rank of a group");
+  options.keeps_codes = false;  // rank 0 says how its part is kept
+  options.quantization.reset();
   Result<Checkpoint> checkpoint = open(options);
   if (!checkpoint) return checkpoint.error();
   const Result<ModelConfig> config = config_of(*checkpoint, options);

@@ -97,8 +97,9 @@ class Parts {
   const std::string& module_;
 };
 
-// Inputs' groups as the file lists them, if it does: `part` may be absent, and all -1 where
-// compressed-tensors means groups of neighbours.
+// Inputs' groups as the file lists them, if it does. Groups are of neighbours where `part` is
+// absent, begins with -1 (compressed-tensors), or is 0 for all inputs though there are several
+// groups (files of GPTQ whose readers look at it only with desc_act).
 Result<void> set_group_of_input(const Parts& parts, std::string_view part, CodedMatrix& matrix) {
   if (parts.find(part) == nullptr) return {};
   const auto num_columns = static_cast<int64_t>(matrix.num_columns);
@@ -108,6 +109,7 @@ Result<void> set_group_of_input(const Parts& parts, std::string_view part, Coded
   constexpr size_t kNone = 0xFFFFFFFF;
   if (element_at(groups, 0) == kNone) return {};
   bool is_in_order = true;
+  bool is_zero = true;
   for (size_t k = 0; k < matrix.num_columns; ++k) {
     const size_t group = element_at(groups, k);
     if (group >= matrix.num_groups) {
@@ -123,8 +125,9 @@ Result<void> set_group_of_input(const Parts& parts, std::string_view part, Coded
       );
     }
     is_in_order = is_in_order && group == k / matrix.group_size;
+    is_zero = is_zero && group == 0;
   }
-  if (!is_in_order) matrix.group_of_input = groups;
+  if (!is_in_order && !is_zero) matrix.group_of_input = groups;
   return {};
 }
 
@@ -263,7 +266,8 @@ Result<void> set_scales(
     rows_per_scale = static_cast<size_t>(config.block_rows);
     group_size = static_cast<size_t>(config.block_columns);
   } else if (fits) {
-    fits = (rows == 1 || rows == matrix.num_rows) && group_size * groups == matrix.num_columns;
+    fits = (rows == matrix.num_rows || (rows == 1 && groups == 1)) &&
+           group_size * groups == matrix.num_columns;
   }
   if (!fits) {
     return Parts::wrong_shape(
@@ -297,7 +301,7 @@ Result<CodedMatrix> find_packed(const Parts& parts, const QuantizationConfig& co
   std::memcpy(shape.data(), parts.bytes(**stated).data(), sizeof shape);
   const auto words = static_cast<size_t>((*codes)->shape[1]);
   const bool is_sane = shape[1] > 0 && shape[1] <= (*codes)->shape[1] * 32;
-  const int bits = is_sane ? bits_of(static_cast<size_t>(shape[1]), words, 4) : 0;
+  const int bits = is_sane ? bits_of(static_cast<size_t>(shape[1]), words, config.bits) : 0;
   if (shape[0] != (*codes)->shape[0] || (bits != 4 && bits != 8)) {
     return Parts::wrong_shape(
         **codes,

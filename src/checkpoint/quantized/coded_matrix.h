@@ -23,6 +23,7 @@ struct ScaleGrid {
   size_t row_stride = 0;    // elements between the scales of neighbouring rows; 0: all have one
   size_t group_stride = 0;  // between those of neighbouring groups
 
+  // REQUIRES: a row and a group of the matrix.
   float at(size_t row, size_t group) const;
 };
 

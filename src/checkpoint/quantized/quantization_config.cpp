@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <span>
 #include <string>
 #include <vector>
@@ -108,21 +109,61 @@ void read_fp8(JsonFields& fields, QuantizationConfig& config) {
   read_block(fields, "weight_block_size", config);
 }
 
-// {"group_0": {"weights": {"strategy": "block", "block_structure": [128, 128]}}}: the blocks, of
-// which all groups must have the same.
-void read_config_groups(JsonFields& fields, QuantizationConfig& config) {
+// "128x128", as some write a block. [0, 0]: it is not that.
+std::array<int64_t, 2> block_of_text(const json::string& text) {
+  std::array<int64_t, 2> block = {0, 0};
+  const char* const end = text.data() + text.size();
+  const auto [middle, error] = std::from_chars(text.data(), end, block[0]);
+  if (error != std::errc() || middle == end || *middle != 'x') return {0, 0};
+  const auto [rest, second_error] = std::from_chars(middle + 1, end, block[1]);
+  const bool is_good = second_error == std::errc() && rest == end;
+  return is_good && block[0] > 0 && block[1] > 0 ? block : std::array<int64_t, 2>{0, 0};
+}
+
+// What one group says of its weights: {"num_bits": 8, "strategy": "block", "block_structure": [128,
+// 128]}.
+void read_weight_scheme(JsonFields& scheme, bool is_packed, QuantizationConfig& config) {
+  if (is_packed) {
+    config.bits = static_cast<int>(scheme.integer("num_bits", {.min = 1, .max = 64}).value_or(4));
+    const std::string type = scheme.string("type").value_or("int");
+    if ((config.bits != 4 && config.bits != 8) || type != "int") {
+      scheme.refuse(
+          ErrorCode::kUnsupported,
+          "num_bits",
+          fmt::format(
+              "packed weights of {} bits and type '{}' are not supported (4, 8; int)",
+              config.bits,
+              printable(type)
+          )
+      );
+    }
+  }
+  const json::value* block = scheme.find("block_structure");
+  if (block == nullptr) return;
+  if (const json::string* text = block->if_string()) {
+    const auto [rows, columns] = block_of_text(*text);
+    config.block_rows = rows;
+    config.block_columns = columns;
+  } else {
+    read_block(scheme, "block_structure", config);
+  }
+  if (config.block_rows == 0) {
+    scheme.refuse(ErrorCode::kInvalidArgument, "block_structure", "no block of rows and columns");
+  }
+}
+
+// {"group_0": {"weights": {...}}}: what shapes leave open, and blocks, of which all groups must
+// have the same.
+void read_config_groups(JsonFields& fields, bool is_packed, QuantizationConfig& config) {
   const json::object* groups = fields.object("config_groups");
   if (groups == nullptr) return;
   for (const auto& [name, value] : *groups) {
     const json::object* group = value.if_object();
     const json::value* weights = group == nullptr ? nullptr : group->if_contains("weights");
     if (weights == nullptr || !weights->is_object()) continue;
-    JsonFields scheme(weights->get_object(), "quantization_config.config_groups.");
+    JsonFields scheme(weights->get_object());
     QuantizationConfig found = config;
-    // Some write a string here, "128x128", which says the same as the shapes of the scales do.
-    if (const json::value* block = scheme.find("block_structure"); block && block->is_array()) {
-      read_block(scheme, "block_structure", found);
-    }
+    read_weight_scheme(scheme, is_packed, found);
     if (scheme.error()) {
       fields.refuse(scheme.error()->code, "config_groups", scheme.error()->message);
     }
@@ -160,8 +201,8 @@ void refuse_transforms(JsonFields& fields) {
 void read_compressed_tensors(JsonFields& fields, QuantizationConfig& config) {
   constexpr std::array<std::string_view, 5> kFormats = {
       "pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mixed-precision"};
-  read_word(fields, "format", kFormats);
-  read_config_groups(fields, config);
+  const bool is_packed = read_word(fields, "format", kFormats) == 0;
+  read_config_groups(fields, is_packed, config);
   refuse_sparsity(fields);
   refuse_transforms(fields);
 }
@@ -173,8 +214,9 @@ std::string_view name_of(QuantizationMethod method) {
 }
 
 Result<std::optional<QuantizationConfig>> read_quantization_config(const json::object& config) {
-  const json::value* value = config.if_contains("quantization_config");
-  if (value == nullptr) value = config.if_contains("compression_config");  // an older name
+  const bool is_old = !config.contains("quantization_config");
+  const std::string_view key = is_old ? "compression_config" : "quantization_config";
+  const json::value* value = config.if_contains(key);
   const json::object* object = value == nullptr ? nullptr : value->if_object();
   const json::value* stated = object == nullptr ? nullptr : object->if_contains("quant_method");
   const json::string* name = stated == nullptr ? nullptr : stated->if_string();
@@ -184,7 +226,7 @@ Result<std::optional<QuantizationConfig>> read_quantization_config(const json::o
   });
   if (known == kMethods.end()) return std::optional<QuantizationConfig>();
 
-  JsonFields fields(*object, "quantization_config.");
+  JsonFields fields(*object, std::string(key) + ".");
   QuantizationConfig found;
   found.method = known->method;
   switch (known->method) {

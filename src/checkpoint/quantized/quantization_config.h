@@ -19,7 +19,7 @@ std::string_view name_of(QuantizationMethod method);
 // tensors, and so are the lists of those that are not passed over.
 struct QuantizationConfig {
   QuantizationMethod method = QuantizationMethod::kAwq;
-  int bits = 4;            // GPTQ: of matrices without g_idx, which leave it open
+  int bits = 4;            // GPTQ and compressed-tensors: where shapes leave it open
   int64_t group_size = 0;  // GPTQ: inputs that share a scale, of matrices without g_idx; 0: all
   bool zeros_are_one_less = false;  // GPTQ's first version stores zero points less one
   int64_t block_rows = 0;           // FP8 and compressed-tensors: the block that shares a scale

@@ -38,6 +38,14 @@ TEST(ReadQuantizationConfig, LeavesOthersAlone) {
   EXPECT_FALSE(read_quantization_config(json::object())->has_value());
 }
 
+TEST(ReadQuantizationConfig, HasAnOlderName) {
+  const Result<json::value> config =
+      parse_json(R"({"compression_config": {"quant_method": "awq", "bits": 3}})");
+  const auto found = read_quantization_config(config->as_object());
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().where, "compression_config.bits");
+}
+
 TEST(ReadQuantizationConfig, Awq) {
   const QuantizationConfig config = config_of(
       R"({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": true,
@@ -65,6 +73,7 @@ TEST(ReadQuantizationConfig, GptqOfBothVersions) {
   );
   EXPECT_EQ(second.group_size, 32);
   EXPECT_FALSE(second.zeros_are_one_less);
+  EXPECT_FALSE(config_of(R"({"quant_method": "gptq", "format": "gptq_v2"})").zeros_are_one_less);
   EXPECT_THAT(
       error_of(R"({"quant_method": "gptq", "checkpoint_format": "marlin"})").message,
       HasSubstr("checkpoint_format 'marlin' is not supported (gptq, gptq_v2)")
@@ -96,6 +105,21 @@ TEST(ReadQuantizationConfig, CompressedTensors) {
                   {"strategy": "block", "block_structure": [128, 128]}}}})");
   EXPECT_EQ(blocks.method, QuantizationMethod::kCompressedTensors);
   EXPECT_EQ(blocks.block_columns, 128);
+  const auto packed = [&](const std::string& weights) {
+    return method + R"("format": "pack-quantized", "config_groups": {"group_0": {"weights": )" +
+           weights + "}}}";
+  };
+  EXPECT_EQ(config_of(packed(R"({"num_bits": 8, "type": "int"})")).bits, 8);
+  EXPECT_THAT(
+      error_of(packed(R"({"num_bits": 7})")).message, HasSubstr("packed weights of 7 bits")
+  );
+  EXPECT_THAT(
+      error_of(packed(R"({"num_bits": 4, "type": "float"})")).message, HasSubstr("type 'float'")
+  );
+  EXPECT_EQ(config_of(packed(R"({"block_structure": "128x64"})")).block_columns, 64);
+  EXPECT_EQ(
+      error_of(packed(R"({"block_structure": "128"})")).where, "quantization_config.config_groups"
+  );
   EXPECT_EQ(
       error_of(method + R"("format": "nvfp4-pack-quantized"})").where, "quantization_config.format"
   );

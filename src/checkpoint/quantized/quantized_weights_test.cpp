@@ -234,17 +234,55 @@ TEST(PlainWeights, NameTheTensorThatIsWrong) {
   EXPECT_EQ(error_of(awq_source({.zeros_type = "F32"}), awq).where, "m.qzeros");
 }
 
-TEST(PlainWeights, RefuseAnInputOfAGroupThatThereIsNot) {
+// Two groups of four inputs, whose scales are 1 and 2; `groups` are those that g_idx names.
+std::unique_ptr<MemorySource> gptq_source(const std::vector<uint32_t>& groups) {
   auto source = std::make_unique<MemorySource>();
-  source->add("m.qweight", "I32", {1, 8}, words(std::vector<uint32_t>(8)));
+  source->add("m.qweight", "I32", {1, 8}, words(std::vector<uint32_t>(8, 0x11111111)));
   source->add("m.qzeros", "I32", {2, 1}, words({0, 0}));
-  source->add("m.scales", "F32", {2, 8}, floats(std::vector<float>(16, 1)));
-  source->add("m.g_idx", "I32", {8}, words({0, 1, 0, 1, 0, 1, 0, 2}));
+  std::vector<float> scales(16, 1);
+  for (size_t i = 8; i < 16; ++i) scales[i] = 2;
+  source->add("m.scales", "F32", {2, 8}, floats(scales));
+  source->add("m.g_idx", "I32", {8}, words(groups));
+  return source;
+}
+
+TEST(PlainWeights, TakeGroupsOfGptqAsTheyAreListed) {
+  const QuantizationConfig gptq{.method = QuantizationMethod::kGptq, .group_size = 4};
+  const auto first_row = [&](const std::vector<uint32_t>& groups) {
+    const auto weights = plain_weights(gptq_source(groups), gptq);
+    EXPECT_TRUE(weights) << weights.error().message;
+    std::vector<float> row(8);
+    if (weights) (*weights)->read_rows((*weights)->tensors()[0], 0, 1, row);
+    return row;
+  };
+  EXPECT_THAT(first_row({0, 0, 0, 0, 1, 1, 1, 1}), ElementsAre(1, 1, 1, 1, 2, 2, 2, 2));
+  EXPECT_THAT(first_row({1, 0, 1, 0, 0, 1, 0, 1}), ElementsAre(2, 1, 2, 1, 1, 2, 1, 2));
+  // What some write where nobody is to look.
+  EXPECT_THAT(first_row({0, 0, 0, 0, 0, 0, 0, 0}), ElementsAre(1, 1, 1, 1, 2, 2, 2, 2));
+}
+
+TEST(PlainWeights, RefuseAnInputOfAGroupThatThereIsNot) {
   const QuantizationConfig gptq{.method = QuantizationMethod::kGptq, .group_size = 4};
   EXPECT_THAT(
-      error_of(std::move(source), gptq).message,
+      error_of(gptq_source({0, 1, 0, 1, 0, 1, 0, 2}), gptq).message,
       HasSubstr("tensor 'm.g_idx': input 7 is of group 2, and there are 2")
   );
+}
+
+TEST(PlainWeights, RefuseScalesOfOneRowForAll) {
+  auto source = std::make_unique<MemorySource>();
+  source->add("m.weight", "F8_E4M3", {4, 4}, std::string(16, '\x38'));
+  source->add("m.weight_scale", "F32", {1, 4}, floats({1, 2, 3, 4}));
+  EXPECT_EQ(
+      error_of(std::move(source), {.method = QuantizationMethod::kFp8}).where, "m.weight_scale"
+  );
+}
+
+TEST(PlainWeights, RefuseAMatrixThatIsStoredTwice) {
+  auto source = awq_source();
+  source->add("m.weight", "F32", {8, 2}, floats(std::vector<float>(16, 1)));
+  const Error error = error_of(std::move(source), {.method = QuantizationMethod::kAwq});
+  EXPECT_THAT(error.message, HasSubstr("m.weight"));
 }
 
 TEST(PlainWeights, RefuseFloat8WithoutAScale) {

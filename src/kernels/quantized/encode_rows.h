@@ -1,7 +1,7 @@
-// Activations as quantized matrices multiply them: each row, but for InputRounding::kUnrotated,
-// rotated by a block-diagonal
-// Walsh-Hadamard transform, then rounded to 8 bits, with a scale for each group of 64 inputs or one
-// for the row; with two terms, what that lost is rounded to 8 bits again, and 16 bits are kept.
+// Activations as quantized matrices multiply them: each row rotated by a block-diagonal
+// Walsh-Hadamard transform (but for InputRounding::kUnrotated), then rounded to 8 bits, with a
+// scale for each group of 64 inputs or one for the row; with two terms, what that lost is rounded
+// to 8 bits again, and 16 bits are kept.
 //
 // The rotation spreads what stands out in one input over all inputs of its block, so that 8 bits
 // lose less (docs/decisions/0013; QuaRot, Ashkboos et al. 2024). It is the transform without its

@@ -10,12 +10,12 @@
 // With AMX int8 and int4 have another sum (docs/decisions/0020), so that tiles need not be scaled
 // group by group.
 //
-// Weights of 4 bits are brought to steps that all groups of a row share (scaled_code() of
+// int4 is brought to steps that all groups of a row share (scaled_code() of
 // linear_quantized_kernel.h), and activations have one scale a token: the exact integer sum of all
 // products, converted, times the token's scale, times the row's. Rows of more inputs than int32
 // holds sums of are multiplied group by group.
 //
-// With weights of 8 bits activations are rounded to bfloat16, which loses less than 8 bits
+// With int8 activations are rounded to bfloat16, which loses less than 8 bits
 // do, and weights (cut_to_bfloat16() of linear_quantized_kernel.h) are multiplied as those of a
 // bfloat16 matrix are there: of 32 inputs the first two of every four in one chain of fused
 // multiply-adds from zero and the other two in another, then sum += the two; last, times the row's

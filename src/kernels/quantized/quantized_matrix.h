@@ -93,7 +93,8 @@ class QuantizedMatrix {
   std::span<const std::byte> panel(size_t index) const;
   std::span<std::byte> panel(size_t index);
 
-  // Puts rows [index * 16, + n) in their place. REQUIRES: uint4.
+  // Puts rows [index * 16, + n) in their place, scales to 11 bits; those that are not finite become
+  // 0. REQUIRES: uint4.
   void pack_codes(size_t index, const CodedRows& rows);
 
   // Rotates and rounds rows [index * 16, + n) and puts them in their place. `rows`: [n,

@@ -83,8 +83,9 @@ void add_groups_of_two_terms(const QuantizedTask& task, const QuantizedTile& til
       const auto* const start = reinterpret_cast<const int*>(starts + token * task.row_stride);
       for (size_t term = 0; term < 2; ++term) sums[token][term] = Dots::broadcast_sum(start[term]);
     }
-    if (tile.hint_bytes != 0)
+    if (tile.hint_bytes != 0) {
       ask_for_bytes<Weights::kGroupBytes>(place.weights[0] + tile.hint_bytes);
+    }
     multiply_group_twice<Dots, Weights, kTokens>(place, decoder, sums);
     const Floats group_scale =
         load_group_scales<Dots>(Weights{}, panel + Weights::kLayout.scales_offset(group));
