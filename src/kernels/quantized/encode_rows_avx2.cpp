@@ -8,8 +8,11 @@ namespace {
 struct Ops {
   template <int kStep>
   [[gnu::always_inline]] static Avx2Lanes butterfly(Avx2Lanes a) {
-    if constexpr (kStep == 8) return {_mm256_add_ps(a.lo, a.hi), _mm256_sub_ps(a.lo, a.hi)};
-    return {within_eight<kStep>(a.lo), within_eight<kStep>(a.hi)};
+    if constexpr (kStep == 8) {
+      return {_mm256_add_ps(a.lo, a.hi), _mm256_sub_ps(a.lo, a.hi)};
+    } else {
+      return {within_eight<kStep>(a.lo), within_eight<kStep>(a.hi)};
+    }
   }
   [[gnu::always_inline]] static Avx2Lanes absolute(Avx2Lanes a) {
     const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF));
