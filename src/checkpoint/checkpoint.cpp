@@ -122,13 +122,6 @@ Result<std::optional<std::string>> read_chat_template(const ModelDirectory& dire
   return template_of(*config);
 }
 
-// The configuration of the plain model that a quantized checkpoint is read as.
-json::object without_quantization(json::object config) {
-  config.erase("quantization_config");
-  config.erase("compression_config");
-  return config;
-}
-
 Result<Checkpoint> open_hugging_face(
     const ModelDirectory& directory, const CheckpointOptions& options
 ) {
@@ -152,7 +145,10 @@ Result<Checkpoint> open_hugging_face(
   const Result<std::optional<QuantizationConfig>> quantization =
       read_quantization_config(checkpoint.config);
   if (!quantization) return quantization.error();
-  if (*quantization) checkpoint.config = without_quantization(std::move(checkpoint.config));
+  if (*quantization) {  // what is read is a plain model
+    checkpoint.config.erase("quantization_config");
+    checkpoint.config.erase("compression_config");
+  }
   if (options.with_weights) {
     Result<std::unique_ptr<WeightSource>> weights = open_safetensors_directory(directory.path);
     if (weights && *quantization) weights = plain_weights(std::move(*weights), **quantization);

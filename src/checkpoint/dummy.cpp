@@ -76,12 +76,8 @@ class DummySource : public WeightSource {
   void read_rows(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const override {
-    CHECK(
-        row_begin >= 0 && num_rows >= 0 && row_begin <= tensor.num_rows() - num_rows,
-        "rows outside of tensor " + tensor.name
-    );
+    check_rows(tensor, row_begin, num_rows, out.size());
     const auto row_length = static_cast<uint64_t>(tensor.row_length());
-    CHECK(out.size() == static_cast<uint64_t>(num_rows) * row_length, "a buffer of another size");
     const Distribution& distribution = distributions_[index_.position_of(tensor)];
     uint64_t index = static_cast<uint64_t>(row_begin) * row_length;
     while (!out.empty()) {

@@ -131,10 +131,7 @@ class GgufSource : public WeightSource {
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const override {
     const Placement& placement = placements_[index_.position_of(tensor)];
-    CHECK(
-        row_begin >= 0 && num_rows >= 0 && row_begin <= tensor.num_rows() - num_rows,
-        "rows outside of tensor " + tensor.name
-    );
+    check_rows(tensor, row_begin, num_rows, out.size());
     if (!placement.interleaved_head_dim) {
       read_stored_rows(tensor, placement.bytes, {row_begin, num_rows}, out);
     } else if (tensor.shape.size() >= 2) {

@@ -39,10 +39,7 @@ class SafetensorsSource : public WeightSource {
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const override {
     const std::span<const std::byte> bytes = bytes_[index_.position_of(tensor)];
-    CHECK(
-        row_begin >= 0 && num_rows >= 0 && row_begin <= tensor.num_rows() - num_rows,
-        "rows outside of tensor " + tensor.name
-    );
+    check_rows(tensor, row_begin, num_rows, out.size());
     const auto row_length = static_cast<size_t>(tensor.row_length());
     const size_t row_bytes = row_length * block_layout(tensor.storage).block_bytes;
     dequantize(

@@ -17,6 +17,17 @@ int64_t TensorInfo::row_length() const {
   return length;
 }
 
+void check_rows(const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, size_t num_values) {
+  CHECK(
+      row_begin >= 0 && num_rows >= 0 && row_begin <= tensor.num_rows() - num_rows,
+      "rows outside of tensor " + tensor.name
+  );
+  CHECK(
+      static_cast<int64_t>(num_values) == num_rows * tensor.row_length(),
+      "rows of another length than those of tensor " + tensor.name
+  );
+}
+
 Result<void> check_readable(const TensorInfo& tensor) {
   if (tensor.storage != StorageType::kOther) return {};
   return unsupported(

@@ -46,6 +46,10 @@ struct TensorInfo {
   int64_t row_length() const;
 };
 
+// CHECKs rows [row_begin, row_begin + num_rows) and `num_values`, the room for them, against a
+// tensor: what read_rows() requires.
+void check_rows(const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, size_t num_values);
+
 // Refuses a tensor that read_rows cannot read, by its name and type.
 Result<void> check_readable(const TensorInfo& tensor);
 

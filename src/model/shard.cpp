@@ -167,6 +167,7 @@ bool ShardedWeights::has_codes(const TensorInfo& tensor) const {
 void ShardedWeights::read_codes(
     const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
 ) const {
+  check_rows(tensor, row_begin, num_rows, out.codes.size());
   const Slice& slice = slices_[index_.position_of(tensor)];
   const int64_t first = slice.row + row_begin;
   const int64_t num_found = std::clamp<int64_t>(slice.whole->num_rows() - first, 0, num_rows);
@@ -193,7 +194,6 @@ void ShardedWeights::read_codes(
       std::copy_n(&from[row * from_width + begin], length, &to[row * to_width]);
     }
   };
-  CHECK(out.codes.size() == static_cast<size_t>(num_rows) * width, "room for the rows");
   copy_part(codes, whole_width, out.codes, column);
   copy_part(scales, whole_groups, out.scales, column / StoredCodes::kGroup);
   copy_part(zeros, whole_groups, out.zeros, column / StoredCodes::kGroup);

@@ -51,15 +51,13 @@ Matrix read_codes(const WeightSource& source, const std::string& name) {
   CHECK(tensor != nullptr && source.has_codes(*tensor), name);
   Matrix matrix = {tensor->num_rows(), tensor->row_length(), {}};
   const auto width = static_cast<size_t>(matrix.num_columns);
-  const size_t num_groups = div_ceil(width, StoredCodes::kGroup);
-  std::vector<uint8_t> codes(static_cast<size_t>(matrix.num_rows) * width);
-  std::vector<float> scales(static_cast<size_t>(matrix.num_rows) * num_groups);
-  std::vector<uint8_t> zeros(scales.size());
-  source.read_codes(*tensor, 0, matrix.num_rows, {codes, scales, zeros});
-  for (size_t i = 0; i < codes.size(); ++i) {
-    const size_t group = i / width * num_groups + i % width / StoredCodes::kGroup;
-    matrix.values.push_back(static_cast<float>(codes[i] - zeros[group]) * scales[group]);
-  }
+  const auto num_rows = static_cast<size_t>(matrix.num_rows);
+  CodedRowsData rows;
+  rows.codes.resize(num_rows * width);
+  rows.scales.resize(num_rows * div_ceil(width, StoredCodes::kGroup));
+  rows.zeros.resize(rows.scales.size());
+  source.read_codes(*tensor, 0, matrix.num_rows, {rows.codes, rows.scales, rows.zeros});
+  matrix.values = rows.values(width);
   return matrix;
 }
 

@@ -237,9 +237,8 @@ Result<void> check_codes(const ModelConfig& config, const WeightSource& source) 
     if (source.has_codes(*tensor)) continue;
     return invalid_argument(
         fmt::format(
-            "tensor '{}' is not stored in 4 bits with scales for groups of 64 inputs, or a "
-            "multiple "
-            "of that, which are neighbours: uint4 takes nothing else",
+            "tensor '{}' is not stored in 4 bits with a scale for each 64 neighbouring inputs, or "
+            "a multiple of that: uint4 takes nothing else",
             expected.info.name
         ),
         expected.info.name

@@ -57,12 +57,7 @@ class CodedWeights : public WeightSource {
   ) const override {
     if (!has_codes(tensor)) return plain_.read_rows(tensor, row_begin, num_rows, out);
     const CodedRowsData rows = coded_rows(tensor, row_begin, num_rows);
-    const auto width = static_cast<size_t>(tensor.row_length());
-    const size_t num_groups = div_ceil(width, StoredCodes::kGroup);
-    for (size_t i = 0; i < out.size(); ++i) {
-      const size_t group = i / width * num_groups + i % width / StoredCodes::kGroup;
-      out[i] = static_cast<float>(rows.codes[i] - rows.zeros[group]) * rows.scales[group];
-    }
+    std::ranges::copy(rows.values(static_cast<size_t>(tensor.row_length())), out.begin());
   }
 
  private:

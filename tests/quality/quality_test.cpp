@@ -60,6 +60,7 @@ TEST(Quality, SmolLm2InFourBitsStaysWhatItIs) {
       {QuantizedFormat::kUint4, DType::kBFloat16, 5e-4},
       {std::nullopt, DType::kBFloat16, 5e-4},
       {QuantizedFormat::kInt8, DType::kBFloat16, 0.004},
+      {QuantizedFormat::kInt4, DType::kBFloat16, 0.5},
   };
   const Loaded base = load_coded(*path, std::nullopt, DType::kFloat32);
   for (const auto& [quantization, dtype, mean_kl_max] : kinds) {

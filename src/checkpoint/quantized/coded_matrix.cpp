@@ -131,8 +131,9 @@ Result<void> set_group_of_input(const Parts& parts, std::string_view part, Coded
   return {};
 }
 
-// AWQ and GPTQ: scales [groups, rows] and zero points [groups, words of rows].
-Result<void> set_transposed_scales(const Parts& parts, int bits, CodedMatrix& matrix) {
+// AWQ and GPTQ: scales [groups, rows] and zero points [groups, words of rows]. `zeros`: how those
+// are stored; only their bytes and strides are set here.
+Result<void> set_transposed_scales(const Parts& parts, BitFields zeros, CodedMatrix& matrix) {
   const Result<const TensorInfo*> scales = parts.require_scales("scales");
   if (!scales) return scales.error();
   const auto num_rows = static_cast<int64_t>(matrix.num_rows);
@@ -146,20 +147,34 @@ Result<void> set_transposed_scales(const Parts& parts, int bits, CodedMatrix& ma
       .rows_per_scale = 1,
       .row_stride = 1,
       .group_stride = matrix.num_rows};
-  const size_t words = BitFields::words_of(matrix.num_rows, bits);
-  const Result<const TensorInfo*> zeros =
+  const size_t words = BitFields::words_of(matrix.num_rows, zeros.bits);
+  const Result<const TensorInfo*> stored =
       parts.require_int32("qzeros", {(*scales)->shape[0], static_cast<int64_t>(words)});
-  if (!zeros) return zeros.error();
-  matrix.zeros = BitFields{
-      .words = parts.bytes(**zeros),
-      .bits = bits,
-      .along = BitFields::Along::kColumn,
-      .word_stride = 1,
-      .string_stride = words};
+  if (!stored) return stored.error();
+  zeros.words = parts.bytes(**stored);
+  zeros.along = BitFields::Along::kColumn;
+  zeros.string_stride = words;
+  matrix.zeros = zeros;
   return {};
 }
 
-Result<CodedMatrix> find_awq(const Parts& parts) {
+// Of AWQ and GPTQ, by the configuration; a single group has all inputs.
+size_t group_size_of(const QuantizationConfig& config, const CodedMatrix& matrix) {
+  const bool has_all = config.group_size == 0 || matrix.num_groups == 1;
+  return has_all ? matrix.num_columns : static_cast<size_t>(config.group_size);
+}
+
+// That groups of so many inputs are as many as there are scales.
+Result<void> check_groups(const Parts& parts, const CodedMatrix& matrix) {
+  const size_t num_groups = div_ceil(matrix.num_columns, matrix.group_size);
+  if (num_groups == matrix.num_groups) return {};
+  return Parts::wrong_shape(
+      **parts.require("scales"),
+      fmt::format("{} groups of {} inputs", num_groups, matrix.group_size)
+  );
+}
+
+Result<CodedMatrix> find_awq(const Parts& parts, const QuantizationConfig& config) {
   constexpr int kBits = 4;
   constexpr size_t kPerWord = 8;
   const Result<const TensorInfo*> codes = parts.require_words("qweight");
@@ -175,15 +190,12 @@ Result<CodedMatrix> find_awq(const Parts& parts) {
       .word_stride = 1,
       .string_stride = words,
       .is_awq_order = true};
-  const Result<void> set = set_transposed_scales(parts, kBits, matrix);
+  const Result<void> set =
+      set_transposed_scales(parts, {.bits = kBits, .is_awq_order = true}, matrix);
   if (!set) return set.error();
-  std::get<BitFields>(*matrix.zeros).is_awq_order = true;
-  if (matrix.num_columns % matrix.num_groups != 0) {
-    return Parts::wrong_shape(
-        **codes, fmt::format("inputs that {} groups share evenly", matrix.num_groups)
-    );
-  }
-  matrix.group_size = matrix.num_columns / matrix.num_groups;
+  matrix.group_size = group_size_of(config, matrix);
+  const Result<void> grouped = check_groups(parts, matrix);
+  if (!grouped) return grouped.error();
   return matrix;
 }
 
@@ -220,25 +232,16 @@ Result<CodedMatrix> find_gptq(const Parts& parts, const QuantizationConfig& conf
       .bits = bits,
       .word_stride = matrix.num_rows,
       .string_stride = 1};
-  const Result<void> set = set_transposed_scales(parts, bits, matrix);
+  const Result<void> set = set_transposed_scales(
+      parts, {.bits = bits, .is_one_less = config.zeros_are_one_less}, matrix
+  );
   if (!set) return set.error();
-  std::get<BitFields>(*matrix.zeros).is_one_less = config.zeros_are_one_less;
-  matrix.group_size = config.group_size == 0 || matrix.num_groups == 1
-                          ? matrix.num_columns
-                          : static_cast<size_t>(config.group_size);
-  const Result<void> grouped = set_group_of_input(parts, "g_idx", matrix);
+  matrix.group_size = group_size_of(config, matrix);
+  const Result<void> listed = set_group_of_input(parts, "g_idx", matrix);
+  if (!listed) return listed.error();
+  if (!matrix.group_of_input.empty()) return matrix;
+  const Result<void> grouped = check_groups(parts, matrix);
   if (!grouped) return grouped.error();
-  if (matrix.group_of_input.empty() &&
-      div_ceil(matrix.num_columns, matrix.group_size) != matrix.num_groups) {
-    return Parts::wrong_shape(
-        **parts.require("scales"),
-        fmt::format(
-            "{} groups of {} inputs",
-            div_ceil(matrix.num_columns, matrix.group_size),
-            matrix.group_size
-        )
-    );
-  }
   return matrix;
 }
 
@@ -456,7 +459,7 @@ Result<CodedMatrix> find_matrix(
   const Parts parts(stored, module);
   switch (layout) {
     case MatrixLayout::kAwq:
-      return find_awq(parts);
+      return find_awq(parts, config);
     case MatrixLayout::kGptq:
       return find_gptq(parts, config);
     case MatrixLayout::kPacked:

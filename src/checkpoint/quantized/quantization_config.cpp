@@ -8,6 +8,7 @@
 #include <charconv>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json_fields.h"
@@ -59,7 +60,7 @@ int64_t read_group_size(JsonFields& fields) {
   return std::max<int64_t>(size, 0);
 }
 
-void read_awq(JsonFields& fields) {
+void read_awq(JsonFields& fields, QuantizationConfig& config) {
   const int64_t bits = fields.integer("bits", {}).value_or(4);
   if (bits != 4) {
     fields.refuse(
@@ -68,7 +69,7 @@ void read_awq(JsonFields& fields) {
   }
   constexpr std::array<std::string_view, 1> kVersions = {"gemm"};
   read_word(fields, "version", kVersions);
-  read_group_size(fields);
+  config.group_size = read_group_size(fields);
 }
 
 void read_gptq(JsonFields& fields, QuantizationConfig& config) {
@@ -209,10 +210,6 @@ void read_compressed_tensors(JsonFields& fields, QuantizationConfig& config) {
 
 }  // namespace
 
-std::string_view name_of(QuantizationMethod method) {
-  return kMethods[static_cast<size_t>(method)].name;
-}
-
 Result<std::optional<QuantizationConfig>> read_quantization_config(const json::object& config) {
   const bool is_old = !config.contains("quantization_config");
   const std::string_view key = is_old ? "compression_config" : "quantization_config";
@@ -231,7 +228,7 @@ Result<std::optional<QuantizationConfig>> read_quantization_config(const json::o
   found.method = known->method;
   switch (known->method) {
     case QuantizationMethod::kAwq:
-      read_awq(fields);
+      read_awq(fields, found);
       break;
     case QuantizationMethod::kGptq:
       read_gptq(fields, found);

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -12,15 +11,12 @@ namespace millrace {
 
 enum class QuantizationMethod { kAwq, kGptq, kFp8, kCompressedTensors };
 
-// "awq"
-std::string_view name_of(QuantizationMethod method);
-
 // What cannot be seen from the tensors themselves. Which matrices are quantized is seen from their
 // tensors, and so are the lists of those that are not passed over.
 struct QuantizationConfig {
   QuantizationMethod method = QuantizationMethod::kAwq;
   int bits = 4;            // GPTQ and compressed-tensors: where shapes leave it open
-  int64_t group_size = 0;  // GPTQ: inputs that share a scale, of matrices without g_idx; 0: all
+  int64_t group_size = 0;  // AWQ and GPTQ, without g_idx: inputs that share a scale; 0: all
   bool zeros_are_one_less = false;  // GPTQ's first version stores zero points less one
   int64_t block_rows = 0;           // FP8 and compressed-tensors: the block that shares a scale
   int64_t block_columns = 0;

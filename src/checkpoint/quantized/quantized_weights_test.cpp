@@ -187,7 +187,8 @@ std::unique_ptr<MemorySource> awq_source(const AwqParts& parts = {}) {
 }
 
 TEST(PlainWeights, PassOnWhatIsNotQuantized) {
-  const auto weights = plain_weights(awq_source(), {.method = QuantizationMethod::kAwq});
+  const QuantizationConfig awq{.method = QuantizationMethod::kAwq, .group_size = 1};
+  const auto weights = plain_weights(awq_source(), awq);
   ASSERT_TRUE(weights) << weights.error().message;
   ASSERT_EQ((*weights)->tensors().size(), 2);
   const TensorInfo* matrix = (*weights)->find("m.weight");
@@ -214,7 +215,7 @@ Error error_of(std::unique_ptr<WeightSource> source, const QuantizationConfig& c
 }
 
 TEST(PlainWeights, NameTheTensorThatIsWrong) {
-  const QuantizationConfig awq{.method = QuantizationMethod::kAwq};
+  const QuantizationConfig awq{.method = QuantizationMethod::kAwq, .group_size = 1};
   EXPECT_THAT(
       error_of(awq_source({.has_scales = false}), awq).message,
       HasSubstr("tensor 'm.scales' is missing, without which 'm' cannot be read")
@@ -232,6 +233,10 @@ TEST(PlainWeights, NameTheTensorThatIsWrong) {
       HasSubstr("tensor 'm.scales' has shape [1, 16]: expected [groups, 8]")
   );
   EXPECT_EQ(error_of(awq_source({.zeros_type = "F32"}), awq).where, "m.qzeros");
+  EXPECT_THAT(
+      error_of(awq_source(), {.method = QuantizationMethod::kAwq}).message,
+      HasSubstr("tensor 'm.scales' has shape [2, 8]: expected 1 groups of 2 inputs")
+  );
 }
 
 // Two groups of four inputs, whose scales are 1 and 2; `groups` are those that g_idx names.
@@ -261,6 +266,38 @@ TEST(PlainWeights, TakeGroupsOfGptqAsTheyAreListed) {
   EXPECT_THAT(first_row({0, 0, 0, 0, 0, 0, 0, 0}), ElementsAre(1, 1, 1, 1, 2, 2, 2, 2));
 }
 
+// A rule for single matrices ("dynamic") may give one other bits than config.json states.
+TEST(PlainWeights, CountTheBitsOfGptqByItsInputs) {
+  auto source = std::make_unique<MemorySource>();
+  std::string codes;
+  for (uint32_t byte = 0; byte < 2; ++byte) {  // two words of four codes, the same in each row
+    codes += words(std::vector<uint32_t>(8, 0x04030201U + 0x04040404U * byte));
+  }
+  source->add("m.qweight", "I32", {2, 8}, codes);
+  source->add("m.qzeros", "I32", {1, 2}, words({0x01010101, 0x01010101}));
+  source->add("m.scales", "F32", {1, 8}, floats(std::vector<float>(8, 0.5F)));
+  source->add("m.g_idx", "I32", {8}, words(std::vector<uint32_t>(8, 0)));
+  const auto weights = plain_weights(
+      std::move(source), {.method = QuantizationMethod::kGptq, .bits = 4, .group_size = 8}
+  );
+  ASSERT_TRUE(weights) << weights.error().message;
+  std::vector<float> row(8);
+  (*weights)->read_rows((*weights)->tensors()[0], 3, 1, row);
+  EXPECT_THAT(row, ElementsAre(0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5));
+  EXPECT_FALSE((*weights)->has_codes((*weights)->tensors()[0]));
+}
+
+TEST(PlainWeights, TakeTheZeroPointsOfInt8) {
+  auto source = std::make_unique<MemorySource>();
+  source->add("m.weight", "I8", {2, 2}, "\x01\xff\x05\x80");
+  source->add("m.weight_scale", "F32", {2, 1}, floats({0.5F, 2}));
+  source->add("m.weight_zero_point", "I8", {2, 1}, "\xfe\x03");
+  const auto weights =
+      plain_weights(std::move(source), {.method = QuantizationMethod::kCompressedTensors});
+  ASSERT_TRUE(weights) << weights.error().message;
+  EXPECT_THAT(values_of(**weights, (*weights)->tensors()[0]), ElementsAre(1.5, 0.5, 4, -262));
+}
+
 TEST(PlainWeights, RefuseAnInputOfAGroupThatThereIsNot) {
   const QuantizationConfig gptq{.method = QuantizationMethod::kGptq, .group_size = 4};
   EXPECT_THAT(
@@ -281,7 +318,8 @@ TEST(PlainWeights, RefuseScalesOfOneRowForAll) {
 TEST(PlainWeights, RefuseAMatrixThatIsStoredTwice) {
   auto source = awq_source();
   source->add("m.weight", "F32", {8, 2}, floats(std::vector<float>(16, 1)));
-  const Error error = error_of(std::move(source), {.method = QuantizationMethod::kAwq});
+  const Error error =
+      error_of(std::move(source), {.method = QuantizationMethod::kAwq, .group_size = 1});
   EXPECT_THAT(error.message, HasSubstr("m.weight"));
 }
 

@@ -37,25 +37,7 @@ struct Avx512DotsBase {
   }
   [[gnu::always_inline]] static Zeros load_zeros(const unsigned char* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    // Sixteen bytes in each quarter, of which the i-th takes four times those of its four rows.
-    const __m512i rows = _mm512_setr_epi32(
-        0x00000000,
-        0x01010101,
-        0x02020202,
-        0x03030303,
-        0x04040404,
-        0x05050505,
-        0x06060606,
-        0x07070707,
-        0x08080808,
-        0x09090909,
-        0x0A0A0A0A,
-        0x0B0B0B0B,
-        0x0C0C0C0C,
-        0x0D0D0D0D,
-        0x0E0E0E0E,
-        0x0F0F0F0F
-    );
+    const __m512i rows = _mm512_load_si512(kRowOfByte.rows);
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), rows);
   }
   [[gnu::always_inline]] static Weights low_differences(const unsigned char* p, Zeros zeros) {

@@ -38,24 +38,12 @@ struct Avx2Dots {
         look_up(_mm256_srli_epi16(load(p), 4), table),
         look_up(_mm256_srli_epi16(load(p + 32), 4), table)};
   }
-  // Four times each of eight bytes, which both halves of a register hold.
-  [[gnu::always_inline]] static __m256i four_times(__m128i bytes, int first) {
-    const __m256i rows = _mm256_setr_epi32(
-        0x00000000,
-        0x01010101,
-        0x02020202,
-        0x03030303,
-        0x04040404,
-        0x05050505,
-        0x06060606,
-        0x07070707
-    );
-    const __m256i from = _mm256_add_epi8(rows, _mm256_set1_epi8(static_cast<char>(first)));
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), from);
-  }
   [[gnu::always_inline]] static Zeros load_zeros(const unsigned char* p) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return {four_times(bytes, 0), four_times(bytes, 8)};
+    const __m256i bytes =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return {
+        _mm256_shuffle_epi8(bytes, load(kRowOfByte.rows)),
+        _mm256_shuffle_epi8(bytes, load(kRowOfByte.rows + 32))};
   }
   [[gnu::always_inline]] static __m256i difference(__m256i codes, __m256i zeros) {
     return _mm256_add_epi8(_mm256_and_si256(codes, _mm256_set1_epi8(15)), zeros);

@@ -16,6 +16,15 @@ namespace millrace {
 alignas(16) constexpr unsigned char kInt4Codes[16] = {
     1, 31, 51, 67, 81, 95, 108, 121, 134, 148, 161, 175, 189, 205, 225, 255};
 
+// Which byte of 16 each byte of a register of 64 takes: those of sixteen rows, each four times.
+struct RowOfByte {
+  alignas(64) unsigned char rows[64] = {};
+  constexpr RowOfByte() {
+    for (unsigned char i = 0; i < 64; ++i) rows[i] = i / 4;
+  }
+};
+inline constexpr RowOfByte kRowOfByte;
+
 // A weight of int8 as tiles multiply it: code * group scale, rounded to binary16 (`bits`, not
 // denormal) and cut to the significand of bfloat16, times 2^-16. That only moves the exponent's
 // bits and adds to them; 0 becomes 2^-31, as much as 1/32768 of the least code.

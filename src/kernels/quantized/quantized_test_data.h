@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/math.h"
 #include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/quantization.h"
 #include "kernels/quantized/quantized_matrix.h"
@@ -26,6 +27,18 @@ struct CodedRowsData {
   std::vector<uint8_t> zeros;
 
   CodedRows view() const { return {codes, scales, zeros}; }
+
+  // The weights that they stand for: [n, num_columns].
+  std::vector<float> values(size_t num_columns) const {
+    const size_t num_groups = div_ceil(num_columns, QuantizedMatrix::kGroup);
+    std::vector<float> weights(codes.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const size_t row = i / num_columns;
+      const size_t group = row * num_groups + i % num_columns / QuantizedMatrix::kGroup;
+      weights[i] = static_cast<float>(codes[i] - zeros[group]) * scales[group];
+    }
+    return weights;
+  }
 };
 
 // `rows`: [n, num_columns].
