@@ -52,9 +52,12 @@ Result<MemoryPlanOptions> options_of(
   const Result<std::optional<Quantization>> kept = quantization_of(config, *quantization);
   if (!kept) return kept.error();
   options.quantization = *kept;
-  const bool may_keep_codes = !*kept && flags.quantization == "auto" && checkpoint.weights;
-  if (may_keep_codes && check_codes(config, *checkpoint.weights)) {
-    options.quantization = QuantizedFormat::kUint4;
+  const bool asks = *kept && are_codes((*kept)->format);
+  const bool may_keep_codes = asks || (!*kept && flags.quantization == "auto");
+  if (may_keep_codes && checkpoint.weights) {
+    const Result<QuantizedFormat> format = format_of_codes(config, *checkpoint.weights);
+    if (format) options.quantization = *format;
+    if (!format && asks) return format.error();
   }
   options.weight_dtype = dtype->value_or(automatic_dtype(config, checkpoint));
   options.kv_dtype = kv_dtype->value_or(options.weight_dtype);

@@ -84,4 +84,24 @@ void dequantize(StorageType storage, std::span<const std::byte> stored, std::spa
   read(stored.data(), out);
 }
 
+bool has_codes(StorageType storage) {
+  return storage == StorageType::kQ4_0 || storage == StorageType::kQ4_1 ||
+         storage == StorageType::kQ4_K;
+}
+
+void read_codes(StorageType storage, std::span<const std::byte> stored, const StoredCodes& out) {
+  const BlockLayout layout = block_layout(storage);
+  const size_t num_blocks = stored.size() / layout.block_bytes;
+  CHECK(
+      has_codes(storage) && out.num_inputs == 32 &&
+          out.codes.size() == num_blocks * layout.block_elements &&
+          out.scales.size() == out.codes.size() / 32 && out.bases.size() == out.scales.size(),
+      "stored bytes and codes do not belong together"
+  );
+  const blocks::Codes codes = {out.codes.data(), out.scales.data(), out.bases.data(), num_blocks};
+  if (storage == StorageType::kQ4_0) return blocks::read_codes_of_q4_0(stored.data(), codes);
+  if (storage == StorageType::kQ4_1) return blocks::read_codes_of_q4_1(stored.data(), codes);
+  blocks::read_codes_of_q4_k(stored.data(), codes);
+}
+
 }  // namespace millrace

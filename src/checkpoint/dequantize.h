@@ -24,4 +24,12 @@ BlockLayout block_layout(StorageType storage);
 // REQUIRES: storage is not kOther, and the two sizes belong together.
 void dequantize(StorageType storage, std::span<const std::byte> stored, std::span<float> out);
 
+// Whether weights are code * scale + base, with codes of 4 bits and both others of 32 weights each:
+// Q4_0, Q4_1 and Q4_K.
+bool has_codes(StorageType storage);
+
+// Those of all that is stored; the same values, but that dequantize() rounds once for Q4_0.
+// REQUIRES: has_codes(), out.num_inputs is 32, and the sizes belong together.
+void read_codes(StorageType storage, std::span<const std::byte> stored, const StoredCodes& out);
+
 }  // namespace millrace

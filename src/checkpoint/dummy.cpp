@@ -94,7 +94,9 @@ class DummySource : public WeightSource {
     }
   }
 
-  bool has_codes(const TensorInfo& tensor) const override { return tensor.shape.size() == 2; }
+  size_t scale_inputs(const TensorInfo& tensor) const override {
+    return tensor.shape.size() == 2 ? 64 : 0;
+  }
 
   void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
@@ -108,7 +110,7 @@ class DummySource : public WeightSource {
           static_cast<uint8_t>(std::clamp(std::round(values[i] / scale) + kZero, 0.0F, 15.0F));
     }
     std::ranges::fill(out.scales, scale);
-    std::ranges::fill(out.zeros, static_cast<uint8_t>(kZero));
+    std::ranges::fill(out.bases, -kZero * scale);
   }
 
  private:

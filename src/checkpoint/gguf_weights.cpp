@@ -132,18 +132,37 @@ class GgufSource : public WeightSource {
   ) const override {
     const Placement& placement = placements_[index_.position_of(tensor)];
     check_rows(tensor, row_begin, num_rows, out.size());
-    if (!placement.interleaved_head_dim) {
-      read_stored_rows(tensor, placement.bytes, {row_begin, num_rows}, out);
-    } else if (tensor.shape.size() >= 2) {
-      const auto row_length = static_cast<size_t>(tensor.row_length());
-      for (int64_t i = 0; i < num_rows; ++i) {
-        const int64_t row = permuted_row(row_begin + i, *placement.interleaved_head_dim);
-        const std::span<float> to = out.subspan(static_cast<size_t>(i) * row_length, row_length);
-        read_stored_rows(tensor, placement.bytes, {row, 1}, to);
-      }
-    } else if (num_rows == 1) {
-      read_interleaved_vector(tensor, placement, out);
+    if (placement.interleaved_head_dim && tensor.shape.size() < 2) {
+      if (num_rows == 1) read_interleaved_vector(tensor, placement, out);
+      return;
     }
+    const auto row_length = static_cast<size_t>(tensor.row_length());
+    for_stored_rows(tensor, placement, {row_begin, num_rows}, [&](size_t i, const auto& stored) {
+      dequantize(tensor.storage, stored, out.subspan(i * row_length, num_elements(tensor, stored)));
+    });
+  }
+
+  size_t scale_inputs(const TensorInfo& tensor) const override {
+    return tensor.shape.size() == 2 && has_codes(tensor.storage) ? 32 : 0;
+  }
+
+  void read_codes(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+  ) const override {
+    const Placement& placement = placements_[index_.position_of(tensor)];
+    check_rows(tensor, row_begin, num_rows, out.codes.size());
+    const auto row_length = static_cast<size_t>(tensor.row_length());
+    for_stored_rows(tensor, placement, {row_begin, num_rows}, [&](size_t i, const auto& stored) {
+      const size_t count = num_elements(tensor, stored);
+      const size_t first_scale = i * row_length / 32;
+      const StoredCodes part = {
+          .codes = out.codes.subspan(i * row_length, count),
+          .scales = out.scales.subspan(first_scale, count / 32),
+          .bases = out.bases.subspan(first_scale, count / 32),
+          .num_inputs = out.num_inputs,
+      };
+      millrace::read_codes(tensor.storage, stored, part);
+    });
   }
 
  private:
@@ -152,16 +171,30 @@ class GgufSource : public WeightSource {
     int64_t count = 0;
   };
 
-  static void read_stored_rows(
-      const TensorInfo& tensor, std::span<const std::byte> bytes, Rows rows, std::span<float> out
+  // How many are stored in so many bytes.
+  static size_t num_elements(const TensorInfo& tensor, std::span<const std::byte> stored) {
+    const BlockLayout layout = block_layout(tensor.storage);
+    return stored.size() / layout.block_bytes * layout.block_elements;
+  }
+
+  // read(i, bytes): of the i-th of `rows` and of those that lie behind it in the file.
+  template <class Read>
+  static void for_stored_rows(
+      const TensorInfo& tensor, const Placement& placement, Rows rows, const Read& read
   ) {
     const BlockLayout layout = block_layout(tensor.storage);
     const size_t row_bytes =
         static_cast<size_t>(tensor.row_length()) / layout.block_elements * layout.block_bytes;
-    const std::span<const std::byte> stored = bytes.subspan(
-        static_cast<size_t>(rows.begin) * row_bytes, static_cast<size_t>(rows.count) * row_bytes
-    );
-    dequantize(tensor.storage, stored, out);
+    const auto stored = [&](int64_t row, int64_t count) {
+      return placement.bytes.subspan(
+          static_cast<size_t>(row) * row_bytes, static_cast<size_t>(count) * row_bytes
+      );
+    };
+    if (!placement.interleaved_head_dim) return read(0, stored(rows.begin, rows.count));
+    for (int64_t i = 0; i < rows.count; ++i) {
+      const int64_t row = permuted_row(rows.begin + i, *placement.interleaved_head_dim);
+      read(static_cast<size_t>(i), stored(row, 1));
+    }
   }
 
   // A bias of q or k: its elements are permuted as the rows of the matrix are.

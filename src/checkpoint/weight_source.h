@@ -56,14 +56,12 @@ Result<void> check_readable(const TensorInfo& tensor);
 // "[49152, 576]"
 std::string format_shape(std::span<const int64_t> shape);
 
-// Rows of a matrix that is stored in 4 bits: weight = (code - zero point) * scale, the last two of
-// each kGroup inputs.
+// Rows of a matrix that is stored in 4 bits: weight = code * scale + base.
 struct StoredCodes {
-  static constexpr size_t kGroup = 64;
-
   std::span<uint8_t> codes;  // [rows, row length], 0 .. 15
-  std::span<float> scales;   // [rows, ceil(row length / kGroup)]
-  std::span<uint8_t> zeros;  // the same, 0 .. 15
+  std::span<float> scales;   // [rows, ceil(row length / num_inputs)]
+  std::span<float> bases;    // the same: the weights of code 0
+  size_t num_inputs = 64;    // neighbours that share a scale and a base: 64 or 32
 };
 
 // Tensors by Hugging Face's names, read as float32 rows. Reading is const and thread-safe.
@@ -84,11 +82,12 @@ class WeightSource {
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const = 0;
 
-  // Whether a matrix is stored in 4 bits, in groups of a multiple of StoredCodes::kGroup inputs.
-  virtual bool has_codes(const TensorInfo& /*tensor*/) const { return false; }
+  // Of a matrix that is stored in 4 bits, how many neighbouring inputs share a scale: 64, if that
+  // many do, or 32. 0: it is stored otherwise.
+  virtual size_t scale_inputs(const TensorInfo& /*tensor*/) const { return 0; }
 
-  // Writes rows [row_begin, row_begin + num_rows) as they are stored. REQUIRES: has_codes(), and as
-  // read_rows().
+  // Writes rows [row_begin, row_begin + num_rows) as they are stored. REQUIRES: out.num_inputs is
+  // at most scale_inputs(), and as read_rows().
   virtual void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
   ) const;

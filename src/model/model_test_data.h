@@ -54,16 +54,19 @@ class TinyWeights : public WeightSource {
   }
 
   // Those values, rounded.
-  bool has_codes(const TensorInfo& tensor) const override { return tensor.shape.size() == 2; }
+  size_t scale_inputs(const TensorInfo& tensor) const override {
+    return tensor.shape.size() == 2 ? 64 : 0;
+  }
   void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
   ) const override {
     std::vector<float> values(out.codes.size());
     read_rows(tensor, row_begin, num_rows, values);
-    const CodedRowsData rounded = coded(values, static_cast<size_t>(tensor.row_length()));
+    const auto width = static_cast<size_t>(tensor.row_length());
+    const CodedRowsData rounded = coded(values, width, out.num_inputs);
     std::ranges::copy(rounded.codes, out.codes.begin());
     std::ranges::copy(rounded.scales, out.scales.begin());
-    std::ranges::copy(rounded.zeros, out.zeros.begin());
+    std::ranges::copy(rounded.bases, out.bases.begin());
   }
 
  private:

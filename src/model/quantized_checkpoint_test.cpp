@@ -52,7 +52,7 @@ TEST(QuantizedCheckpoint, MayBeAMixtureOfExperts) {
   );
   ASSERT_TRUE(weights) << weights.error().message;
   EXPECT_EQ(logits_of(config, **weights), logits_of(config, file));
-  EXPECT_TRUE(check_codes(config, **weights));
+  EXPECT_EQ(*format_of_codes(config, **weights), QuantizedFormat::kUint4);
 }
 
 // The head, which is rounded to 8 bits, makes nearly all of the difference.
@@ -61,7 +61,7 @@ TEST(QuantizedCheckpoint, IsNearlyThatModelAsUint4) {
   const TemporaryDirectory directory;
   const GptqFile file(config, GroupOrder::kNeighbours);
   const Opened opened = open_file(directory, file);
-  EXPECT_TRUE(check_codes(opened.config, *opened.checkpoint.weights));
+  EXPECT_EQ(*format_of_codes(opened.config, *opened.checkpoint.weights), QuantizedFormat::kUint4);
   const std::vector<float> exact = logits_of(config, file);
   const std::vector<float> found =
       logits_of(opened.config, *opened.checkpoint.weights, QuantizedFormat::kUint4);
@@ -79,7 +79,7 @@ TEST(QuantizedCheckpoint, HasNoCodesWhereGroupsAreInAnyOrder) {
   const TemporaryDirectory directory;
   const GptqFile file(tiny_config(ModelFamily::kQwen2), GroupOrder::kAny);
   const Opened opened = open_file(directory, file);
-  const Result<void> checked = check_codes(opened.config, *opened.checkpoint.weights);
+  const auto checked = format_of_codes(opened.config, *opened.checkpoint.weights);
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().where, "model.layers.0.mlp.down_proj.weight");
 }

@@ -158,12 +158,18 @@ void ShardedWeights::read_rows(
   }
 }
 
-bool ShardedWeights::has_codes(const TensorInfo& tensor) const {
+size_t ShardedWeights::scale_inputs(const TensorInfo& tensor) const {
   const Slice& slice = slices_[index_.position_of(tensor)];
-  const bool begins_a_group = slice.column % static_cast<int64_t>(StoredCodes::kGroup) == 0;
-  return begins_a_group && source_.has_codes(*slice.whole);
+  const size_t stored = source_.scale_inputs(*slice.whole);
+  for (const size_t num_inputs : {64, 32}) {
+    const bool begins_a_group = static_cast<size_t>(slice.column) % num_inputs == 0;
+    if (num_inputs <= stored && begins_a_group) return num_inputs;
+  }
+  return 0;
 }
 
+// What lies beyond is zero, but for the inputs after the last ones of a group: those have its base,
+// and are zeros themselves, because the rows that make them lie beyond as well.
 void ShardedWeights::read_codes(
     const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
 ) const {
@@ -171,20 +177,17 @@ void ShardedWeights::read_codes(
   const Slice& slice = slices_[index_.position_of(tensor)];
   const int64_t first = slice.row + row_begin;
   const int64_t num_found = std::clamp<int64_t>(slice.whole->num_rows() - first, 0, num_rows);
-  // What lies beyond is zero: code, zero point and scale.
   std::ranges::fill(out.codes, uint8_t{0});
   std::ranges::fill(out.scales, 0.0F);
-  std::ranges::fill(out.zeros, uint8_t{0});
+  std::ranges::fill(out.bases, 0.0F);
   if (num_found == 0) return;
-  const auto width = static_cast<size_t>(tensor.row_length());
   const auto whole_width = static_cast<size_t>(slice.whole->row_length());
-  const size_t whole_groups = div_ceil(whole_width, StoredCodes::kGroup);
+  const size_t whole_scales = div_ceil(whole_width, out.num_inputs);
   const auto count = static_cast<size_t>(num_found);
   std::vector<uint8_t> codes(count * whole_width);
-  std::vector<float> scales(count * whole_groups);
-  std::vector<uint8_t> zeros(count * whole_groups);
-  source_.read_codes(*slice.whole, first, num_found, {codes, scales, zeros});
-  const auto column = static_cast<size_t>(slice.column);
+  std::vector<float> scales(count * whole_scales);
+  std::vector<float> bases(count * whole_scales);
+  source_.read_codes(*slice.whole, first, num_found, {codes, scales, bases, out.num_inputs});
   // Part of each row of `from`, `from_width` long, to the rows of `to`.
   const auto copy_part = [&](const auto& from, size_t from_width, auto to, size_t begin) {
     const size_t to_width = to.size() / static_cast<size_t>(num_rows);
@@ -194,38 +197,34 @@ void ShardedWeights::read_codes(
       std::copy_n(&from[row * from_width + begin], length, &to[row * to_width]);
     }
   };
+  const auto column = static_cast<size_t>(slice.column);
   copy_part(codes, whole_width, out.codes, column);
-  copy_part(scales, whole_groups, out.scales, column / StoredCodes::kGroup);
-  copy_part(zeros, whole_groups, out.zeros, column / StoredCodes::kGroup);
-  // The last group of the whole matrix may go on beyond it.
-  const size_t num_groups = div_ceil(width, StoredCodes::kGroup);
-  for (size_t row = 0; row < count; ++row) {
-    for (size_t i = whole_width > column ? whole_width - column : 0; i < width; ++i) {
-      out.codes[row * width + i] = out.zeros[row * num_groups + i / StoredCodes::kGroup];
-    }
-  }
+  copy_part(scales, whole_scales, out.scales, column / out.num_inputs);
+  copy_part(bases, whole_scales, out.bases, column / out.num_inputs);
 }
 
-Result<void> check_codes_of_ranks(
+Result<QuantizedFormat> format_of_codes_of_ranks(
     const ModelConfig& config, const WeightSource& weights, int32_t num_ranks
 ) {
-  const Result<void> whole = check_codes(config, weights);
-  if (!whole || num_ranks == 1) return whole;
+  Result<QuantizedFormat> format = format_of_codes(config, weights);
+  if (!format || num_ranks == 1) return format;
   for (int32_t rank = 0; rank < num_ranks; ++rank) {
     const ModelShard shard = {.rank = rank, .world_size = num_ranks};
     const Result<ModelConfig> part = shard_config(config, shard);
     if (!part) return part.error();
-    const auto of_rank = ShardedWeights::make(config, shard, weights);
-    if (!of_rank) return of_rank.error();
-    if (const Result<void> checked = check_codes(*part, **of_rank); !checked) {
-      const Error& error = checked.error();
+    const auto weights_of_rank = ShardedWeights::make(config, shard, weights);
+    if (!weights_of_rank) return weights_of_rank.error();
+    const Result<QuantizedFormat> of_rank = format_of_codes(*part, **weights_of_rank);
+    if (!of_rank) {
+      const Error& error = of_rank.error();
       return Error{
           error.code,
           fmt::format("rank {} of {}: {}", rank, num_ranks, error.message),
           error.where};
     }
+    if (scale_inputs(*of_rank) < scale_inputs(*format)) format = of_rank;
   }
-  return {};
+  return format;
 }
 
 }  // namespace millrace

@@ -45,7 +45,7 @@ class ShardedWeights : public WeightSource {
   void read_rows(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const override;
-  bool has_codes(const TensorInfo& tensor) const override;
+  size_t scale_inputs(const TensorInfo& tensor) const override;
   void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
   ) const override;
@@ -66,9 +66,9 @@ class ShardedWeights : public WeightSource {
   std::vector<Slice> slices_;  // of each tensor of index_
 };
 
-// check_codes() of each rank's part of a model; of the model itself where `num_ranks` is 1. The
-// error says whose it is.
-Result<void> check_codes_of_ranks(
+// What keeps the codes of each rank's part of a model; format_of_codes() where `num_ranks` is 1.
+// The error says whose part it is.
+Result<QuantizedFormat> format_of_codes_of_ranks(
     const ModelConfig& config, const WeightSource& weights, int32_t num_ranks
 );
 

@@ -48,16 +48,16 @@ Matrix read(const WeightSource& source, const std::string& name) {
 // The values of its codes, where it has any.
 Matrix read_codes(const WeightSource& source, const std::string& name) {
   const TensorInfo* const tensor = source.find(name);
-  CHECK(tensor != nullptr && source.has_codes(*tensor), name);
+  CHECK(tensor != nullptr && source.scale_inputs(*tensor) == 64, name);
   Matrix matrix = {tensor->num_rows(), tensor->row_length(), {}};
   const auto width = static_cast<size_t>(matrix.num_columns);
   const auto num_rows = static_cast<size_t>(matrix.num_rows);
   CodedRowsData rows;
   rows.codes.resize(num_rows * width);
-  rows.scales.resize(num_rows * div_ceil(width, StoredCodes::kGroup));
-  rows.zeros.resize(rows.scales.size());
-  source.read_codes(*tensor, 0, matrix.num_rows, {rows.codes, rows.scales, rows.zeros});
-  matrix.values = rows.values(width);
+  rows.scales.resize(num_rows * div_ceil(width, size_t{64}));
+  rows.bases.resize(rows.scales.size());
+  source.read_codes(*tensor, 0, matrix.num_rows, {rows.codes, rows.scales, rows.bases});
+  matrix.values = rows.values(width, 64);
   return matrix;
 }
 
@@ -150,7 +150,13 @@ TEST(Shard, CodesAreSplitAsValuesAre) {
   for (const auto& [name, split] : matrices) {
     const Matrix whole = read_codes(parts.whole, name);
     for (int64_t rank = 0; rank < 2; ++rank) {
-      const Matrix part = read_codes(*parts.ranks[static_cast<size_t>(rank)], name);
+      Matrix part = read_codes(*parts.ranks[static_cast<size_t>(rank)], name);
+      // Beyond the whole there is nothing to multiply.
+      const int64_t column_begin = split == Split::kColumns ? rank * part.num_columns : 0;
+      for (size_t i = 0; i < part.values.size(); ++i) {
+        const int64_t column = column_begin + static_cast<int64_t>(i) % part.num_columns;
+        if (column >= whole.num_columns) part.values[i] = 0.0F;
+      }
       EXPECT_TRUE(is_part(part, whole, split, rank)) << name << ' ' << rank;
     }
   }
@@ -159,8 +165,8 @@ TEST(Shard, CodesAreSplitAsValuesAre) {
 TEST(Shard, CodesAreThoseOfEachRankOrOfNone) {
   const ModelConfig config = config_with_everything();
   const TinyWeights whole(config, 5);
-  EXPECT_TRUE(check_codes_of_ranks(config, whole, 1));
-  const Result<void> of_two = check_codes_of_ranks(config, whole, 2);
+  EXPECT_EQ(*format_of_codes_of_ranks(config, whole, 1), QuantizedFormat::kUint4);
+  const Result<QuantizedFormat> of_two = format_of_codes_of_ranks(config, whole, 2);
   ASSERT_FALSE(of_two);  // heads that begin within a group
   EXPECT_THAT(of_two.error().message, testing::StartsWith("rank 1 of 2: tensor 'model.layers.0"));
   EXPECT_EQ(of_two.error().where, "model.layers.0.self_attn.o_proj.weight");

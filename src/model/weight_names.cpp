@@ -226,25 +226,29 @@ Result<void> check_tensors(const ModelConfig& config, const WeightSource& source
   return check_tied_head(*source.find("model.embed_tokens.weight"), source);
 }
 
-Result<void> check_codes(const ModelConfig& config, const WeightSource& source) {
+Result<QuantizedFormat> format_of_codes(const ModelConfig& config, const WeightSource& source) {
+  QuantizedFormat format = QuantizedFormat::kUint4;
   for (const ExpectedTensor& expected : expected_tensors_with_roles(config)) {
     const TensorRole role = expected.role;
     const bool is_of_layers =
         role == TensorRole::kAttention || role == TensorRole::kMlp || role == TensorRole::kExperts;
     if (!is_of_layers || expected.info.shape.size() != 2) continue;
     const TensorInfo* tensor = source.find(expected.info.name);
-    if (Result<void> found = check_tensor(expected.info, tensor); !found) return found;
-    if (source.has_codes(*tensor)) continue;
-    return invalid_argument(
-        fmt::format(
-            "tensor '{}' is not stored in 4 bits with a scale for each 64 neighbouring inputs, or "
-            "a multiple of that: uint4 takes nothing else",
-            expected.info.name
-        ),
-        expected.info.name
-    );
+    if (Result<void> found = check_tensor(expected.info, tensor); !found) return found.error();
+    const size_t num_inputs = source.scale_inputs(*tensor);
+    if (num_inputs == 0) {
+      return invalid_argument(
+          fmt::format(
+              "tensor '{}' is not stored in 4 bits with a scale for each 32 neighbouring inputs, "
+              "or a multiple of that: uint4 takes nothing else",
+              expected.info.name
+          ),
+          expected.info.name
+      );
+    }
+    if (num_inputs < scale_inputs(format)) format = QuantizedFormat::kUint4By32;
   }
-  return {};
+  return format;
 }
 
 }  // namespace millrace

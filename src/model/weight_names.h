@@ -24,9 +24,10 @@ struct ExpectedTensor {
 std::vector<ExpectedTensor> expected_tensors_with_roles(const ModelConfig& config);
 std::vector<TensorInfo> expected_tensors(const ModelConfig& config);
 
-// kNotFound or kInvalidArgument naming the first matrix of the layers, but for routers, that is
-// missing or of which `source` has no codes of 4 bits (WeightSource::has_codes).
-Result<void> check_codes(const ModelConfig& config, const WeightSource& source);
+// What keeps the codes of all matrices of the layers, but for routers. kNotFound or
+// kInvalidArgument naming the first that is missing, or of which `source` has no codes of 4 bits
+// (WeightSource::scale_inputs).
+Result<QuantizedFormat> format_of_codes(const ModelConfig& config, const WeightSource& source);
 
 // The tensors of a layer's router: one row for each expert, then that of a shared expert's gate.
 std::vector<std::string> router_names(const MoeConfig& moe, size_t layer);

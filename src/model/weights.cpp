@@ -173,13 +173,17 @@ class Loader {
       tensors.push_back(&find(name));
       num_rows += num_rows_of(*tensors.back());
     }
+    const QuantizedMatrix* const matrix = packed.quantized();
+    const bool has_codes = matrix != nullptr && are_codes(matrix->format());
+    const size_t num_inputs = has_codes ? scale_inputs(matrix->format()) : 0;
     pool_.parallel_for(div_ceil(num_rows, kPanelRows), [&](size_t begin, size_t end) {
-      PanelRows rows(packed.num_columns());
+      PanelRows rows = {.num_columns = packed.num_columns()};
       for (size_t panel = begin; panel < end; ++panel) {
         const size_t place = places.first + panel * places.step;
         const size_t first_row = panel * kPanelRows;
-        if (keeps_codes(packed)) {
-          packed.quantized()->pack_codes(place, read_stacked_codes(tensors, first_row, rows));
+        if (num_inputs > 0) {
+          const CodedRows codes = read_stacked_codes(tensors, first_row, num_inputs, rows);
+          packed.quantized()->pack_codes(place, codes);
         } else if (feedback) {
           packed.pack_panel(place, read_stacked_rows(tensors, first_row, rows), *feedback);
         } else {
@@ -209,21 +213,13 @@ class Loader {
     );
   }
 
-  static bool keeps_codes(const WeightMatrix& matrix) {
-    return matrix.quantized() != nullptr && matrix.quantized()->format() == QuantizedFormat::kUint4;
-  }
-
-  // What a panel is read into: [16, num_columns], and [16, groups].
+  // What a panel is read into: [16, num_columns], and [16, scales of a row].
   struct PanelRows {
-    explicit PanelRows(size_t columns)
-        : num_columns(columns), num_groups(div_ceil(columns, StoredCodes::kGroup)) {}
-
     size_t num_columns;
-    size_t num_groups;
     std::vector<float> values = {};
     std::vector<uint8_t> codes = {};
     std::vector<float> scales = {};
-    std::vector<uint8_t> zeros = {};
+    std::vector<float> bases = {};
   };
 
   // Up to 16 rows from `row` on of the tensors one below the other; returns how many there were.
@@ -266,26 +262,27 @@ class Loader {
   }
 
   CodedRows read_stacked_codes(
-      std::span<const TensorInfo* const> tensors, size_t row, PanelRows& to
+      std::span<const TensorInfo* const> tensors, size_t row, size_t num_inputs, PanelRows& to
   ) const {
     const size_t width = to.num_columns;
-    const size_t groups = to.num_groups;
+    const size_t num_scales = div_ceil(width, num_inputs);
     to.codes.resize(kPanelRows * width);
-    to.scales.resize(kPanelRows * groups);
-    to.zeros.resize(kPanelRows * groups);
+    to.scales.resize(kPanelRows * num_scales);
+    to.bases.resize(kPanelRows * num_scales);
     const auto read = [&](const TensorInfo& tensor, size_t first, size_t taken, size_t place) {
       const StoredCodes part = {
           .codes = std::span(to.codes).subspan(place * width, taken * width),
-          .scales = std::span(to.scales).subspan(place * groups, taken * groups),
-          .zeros = std::span(to.zeros).subspan(place * groups, taken * groups),
+          .scales = std::span(to.scales).subspan(place * num_scales, taken * num_scales),
+          .bases = std::span(to.bases).subspan(place * num_scales, taken * num_scales),
+          .num_inputs = num_inputs,
       };
       source_.read_codes(tensor, static_cast<int64_t>(first), static_cast<int64_t>(taken), part);
     };
     const size_t count = for_stacked_rows(tensors, row, read);
     return {
         .codes = std::span(to.codes).first(count * width),
-        .scales = std::span(to.scales).first(count * groups),
-        .zeros = std::span(to.zeros).first(count * groups),
+        .scales = std::span(to.scales).first(count * num_scales),
+        .bases = std::span(to.bases).first(count * num_scales),
     };
   }
 
@@ -450,8 +447,11 @@ Result<ModelWeights> load_weights(
     const FeedbackSource& feedback
 ) {
   if (Result<void> checked = check_tensors(config, source); !checked) return checked.error();
-  if (format.quantization && format.quantization->format == QuantizedFormat::kUint4) {
-    if (Result<void> checked = check_codes(config, source); !checked) return checked.error();
+  if (format.quantization && are_codes(format.quantization->format)) {
+    const Result<QuantizedFormat> stored = format_of_codes(config, source);
+    if (!stored) return stored.error();
+    const size_t num_inputs = scale_inputs(format.quantization->format);
+    CHECK(num_inputs <= scale_inputs(*stored), "format_of_codes() chooses the format");
   }
 
   // A tied embedding is read a second time where the head is kept in another format.

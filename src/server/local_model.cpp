@@ -107,14 +107,14 @@ Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& o
   Result<ModelConfig> config = parse_model_config(checkpoint.config);
   if (!config) return config;
   if (options.load_format == LoadFormat::kAuto) {
-    const bool asks = options.quantization == Quantization(QuantizedFormat::kUint4);
+    const bool asks = options.quantization && are_codes(options.quantization->format);
     const bool may_keep =
         options.keeps_codes && !options.quantization && options.device != DeviceChoice::kCuda;
     if (config->stored_quantization || (!asks && !may_keep)) return config;
-    const Result<void> checked =
-        check_codes_of_ranks(*config, *checkpoint.weights, options.tensor_parallel_size);
-    if (!checked && asks) return checked.error();
-    if (checked) options.quantization = QuantizedFormat::kUint4;
+    const Result<QuantizedFormat> format =
+        format_of_codes_of_ranks(*config, *checkpoint.weights, options.tensor_parallel_size);
+    if (!format && asks) return format.error();
+    if (format) options.quantization = *format;
     return config;
   }
   if (!options.quantization) options.quantization = config->stored_quantization;

@@ -204,9 +204,10 @@ class Quantize(unittest.TestCase):
             self.assertIn("uint4 on", kept.stderr)
             ids = json.loads(kept.stdout)["token_ids"]
             self.assertEqual(ids[:16], json.loads(values.stdout)["token_ids"][:16])
-            shared = run("generate", model, *prompt, "--tensor-parallel-size", "2", "--quantization", "uint4")
-            self.assertIn("rank 1 of 2: tensor 'model.layers.0.self_attn.o_proj.weight'", shared.stderr)  # 32 inputs each
+            shared = run("generate", model, *prompt, "--tensor-parallel-size", "4", "--quantization", "uint4")
+            self.assertIn("rank 1 of 4: tensor 'model.layers.0.self_attn.o_proj.weight'", shared.stderr)  # 16 inputs each
             shared = run("generate", model, *prompt, "--tensor-parallel-size", "2")
+            self.assertIn("uint4 on", shared.stderr)  # 32 inputs each
             self.assertEqual(json.loads(shared.stdout)["token_ids"][:16], ids[:16])
             self.assertIn("uint4 and", run("plan", model).stdout)
             self.assertIn("float32 (", run("plan", model, "--quantization", "none").stdout)

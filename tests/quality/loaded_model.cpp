@@ -39,8 +39,9 @@ class CodedWeights : public WeightSource {
 
   std::span<const TensorInfo> tensors() const override { return plain_.tensors(); }
   const TensorInfo* find(std::string_view name) const override { return plain_.find(name); }
-  bool has_codes(const TensorInfo& tensor) const override {
-    return tensor.shape.size() == 2 && tensor.name.find(".layers.") != std::string::npos;
+  size_t scale_inputs(const TensorInfo& tensor) const override {
+    const bool is_of_layers = tensor.name.find(".layers.") != std::string::npos;
+    return tensor.shape.size() == 2 && is_of_layers ? kInputs : 0;
   }
 
   void read_codes(
@@ -49,23 +50,25 @@ class CodedWeights : public WeightSource {
     const CodedRowsData rows = coded_rows(tensor, row_begin, num_rows);
     std::ranges::copy(rows.codes, out.codes.begin());
     std::ranges::copy(rows.scales, out.scales.begin());
-    std::ranges::copy(rows.zeros, out.zeros.begin());
+    std::ranges::copy(rows.bases, out.bases.begin());
   }
 
   void read_rows(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const override {
-    if (!has_codes(tensor)) return plain_.read_rows(tensor, row_begin, num_rows, out);
+    if (scale_inputs(tensor) == 0) return plain_.read_rows(tensor, row_begin, num_rows, out);
     const CodedRowsData rows = coded_rows(tensor, row_begin, num_rows);
-    std::ranges::copy(rows.values(static_cast<size_t>(tensor.row_length())), out.begin());
+    std::ranges::copy(rows.values(static_cast<size_t>(tensor.row_length()), kInputs), out.begin());
   }
 
  private:
   CodedRowsData coded_rows(const TensorInfo& tensor, int64_t row_begin, int64_t num_rows) const {
     std::vector<float> values(static_cast<size_t>(num_rows * tensor.row_length()));
     plain_.read_rows(tensor, row_begin, num_rows, values);
-    return coded(values, static_cast<size_t>(tensor.row_length()));
+    return coded(values, static_cast<size_t>(tensor.row_length()), kInputs);
   }
+
+  static constexpr size_t kInputs = 64;
 
   const WeightSource& plain_;
 };

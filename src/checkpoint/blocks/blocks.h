@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace millrace::blocks {
@@ -43,5 +44,17 @@ void read_q4_k(const std::byte* block, std::span<float> out);
 void read_q5_k(const std::byte* block, std::span<float> out);
 void read_q6_k(const std::byte* block, std::span<float> out);
 void read_iq4_xs(const std::byte* block, std::span<float> out);
+
+// The nibbles q of so many blocks, and of each 32 of them a scale and a base: weight = q * scale +
+// base.
+struct Codes {
+  uint8_t* codes;
+  float* scales;
+  float* bases;
+  size_t num_blocks;
+};
+void read_codes_of_q4_0(const std::byte* block, const Codes& out);
+void read_codes_of_q4_1(const std::byte* block, const Codes& out);
+void read_codes_of_q4_k(const std::byte* block, const Codes& out);
 
 }  // namespace millrace::blocks

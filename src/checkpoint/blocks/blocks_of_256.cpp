@@ -99,6 +99,21 @@ void read_q4_k(const std::byte* block, std::span<float> out) {
   }
 }
 
+void read_codes_of_q4_k(const std::byte* block, const Codes& out) {
+  for (size_t i = 0; i < out.num_blocks; ++i, block += 144) {
+    const GroupScales groups = load_group_scales(block);
+    const auto quants = load_bytes<128>(block + 16);
+    for (size_t j = 0; j < kBlock; ++j) {
+      const uint8_t byte = quants[j / 64 * 32 + j % 32];
+      out.codes[i * kBlock + j] = j % 64 < 32 ? byte & 0x0F : byte >> 4;
+    }
+    for (size_t group = 0; group < 8; ++group) {
+      out.scales[i * 8 + group] = groups.scales[group];
+      out.bases[i * 8 + group] = -groups.minima[group];
+    }
+  }
+}
+
 void read_q5_k(const std::byte* block, std::span<float> out) {
   for (size_t begin = 0; begin < out.size(); begin += kBlock, block += 176) {
     const GroupScales groups = load_group_scales(block);

@@ -8,13 +8,17 @@ constexpr size_t kBlock = 32;
 constexpr size_t kHalf = kBlock / 2;
 
 // weight(nibble, i) of each weight i of a block.
-template <class Weight>
-void read_nibbles(const std::byte* stored, float* x, const Weight& weight) {
+template <class T, class Weight>
+void read_nibbles(const std::byte* stored, T* x, const Weight& weight) {
   const auto quants = load_bytes<kHalf>(stored);
   for (size_t i = 0; i < kHalf; ++i) {
     x[i] = weight(quants[i] & 0x0F, i);
     x[i + kHalf] = weight(quants[i] >> 4, i + kHalf);
   }
+}
+
+void copy_nibbles(const std::byte* stored, uint8_t* codes) {
+  read_nibbles(stored, codes, [](int q, size_t) { return static_cast<uint8_t>(q); });
 }
 
 int fifth_bit(uint32_t bits, size_t i) {
@@ -79,6 +83,22 @@ void read_iq4_nl(const std::byte* block, std::span<float> out) {
     read_nibbles(block + 2, out.data() + begin, [&](int q, size_t) {
       return scale * kIq4Values[static_cast<size_t>(q)];
     });
+  }
+}
+
+void read_codes_of_q4_0(const std::byte* block, const Codes& out) {
+  for (size_t i = 0; i < out.num_blocks; ++i, block += 18) {
+    out.scales[i] = load_half(block);
+    out.bases[i] = -8.0F * out.scales[i];
+    copy_nibbles(block + 2, out.codes + i * kBlock);
+  }
+}
+
+void read_codes_of_q4_1(const std::byte* block, const Codes& out) {
+  for (size_t i = 0; i < out.num_blocks; ++i, block += 20) {
+    out.scales[i] = load_half(block);
+    out.bases[i] = load_half(block + 2);
+    copy_nibbles(block + 4, out.codes + i * kBlock);
   }
 }
 

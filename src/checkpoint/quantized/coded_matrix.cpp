@@ -407,10 +407,11 @@ void CodedMatrix::read_rows(size_t row_begin, std::span<float> out) const {
   }
 }
 
-bool CodedMatrix::has_codes() const {
+size_t CodedMatrix::scale_inputs() const {
   const auto* const fields = std::get_if<BitFields>(&codes);
-  const bool are_whole = num_groups == 1 || group_size % StoredCodes::kGroup == 0;
-  return fields != nullptr && fields->bits == 4 && group_of_input.empty() && are_whole;
+  if (fields == nullptr || fields->bits != 4 || !group_of_input.empty()) return 0;
+  if (num_groups == 1 || group_size % 64 == 0) return 64;
+  return group_size % 32 == 0 ? 32 : 0;
 }
 
 void CodedMatrix::read_codes(size_t row_begin, const StoredCodes& out) const {
@@ -419,12 +420,13 @@ void CodedMatrix::read_codes(size_t row_begin, const StoredCodes& out) const {
   std::ranges::transform(values, out.codes.begin(), [](float value) {
     return static_cast<uint8_t>(value);
   });
-  const size_t num_parts = div_ceil(num_columns, StoredCodes::kGroup);
+  const size_t num_scales = div_ceil(num_columns, out.num_inputs);
   for (size_t i = 0; i < out.scales.size(); ++i) {
-    const size_t row = row_begin + i / num_parts;
-    const size_t group = i % num_parts * StoredCodes::kGroup / group_size;
+    const size_t row = row_begin + i / num_scales;
+    const size_t group = i % num_scales * out.num_inputs / group_size;
+    const float zero_point = zeros ? code_at(*zeros, row, group) : zero;
     out.scales[i] = scales.at(row, group);
-    out.zeros[i] = static_cast<uint8_t>(zeros ? code_at(*zeros, row, group) : zero);
+    out.bases[i] = -zero_point * out.scales[i];
   }
 }
 

@@ -67,16 +67,19 @@ class QuantizedWeights : public WeightSource {
     matrix->read_rows(static_cast<size_t>(row_begin), out);
   }
 
-  bool has_codes(const TensorInfo& tensor) const override {
+  size_t scale_inputs(const TensorInfo& tensor) const override {
     const Placement& matrix = placements_[index_.position_of(tensor)];
-    return matrix && matrix->has_codes();
+    return matrix ? matrix->scale_inputs() : 0;
   }
 
   void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
   ) const override {
     const Placement& matrix = placements_[index_.position_of(tensor)];
-    CHECK(matrix && matrix->has_codes(), "no codes are stored of tensor " + tensor.name);
+    CHECK(
+        matrix && out.num_inputs <= matrix->scale_inputs(),
+        "no such codes are stored of tensor " + tensor.name
+    );
     check_rows(tensor, row_begin, num_rows, out.codes.size());
     matrix->read_codes(static_cast<size_t>(row_begin), out);
   }

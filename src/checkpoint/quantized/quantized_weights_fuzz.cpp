@@ -42,11 +42,12 @@ void read_all(const WeightSource& weights, const TensorInfo& tensor) {
   const auto width = static_cast<size_t>(tensor.row_length());
   std::vector<float> row(width);
   std::vector<uint8_t> codes(width);
-  std::vector<float> scales(div_ceil(width, StoredCodes::kGroup));
-  std::vector<uint8_t> zeros(scales.size());
+  const size_t num_inputs = weights.scale_inputs(tensor);
+  std::vector<float> scales(num_inputs == 0 ? 0 : div_ceil(width, num_inputs));
+  std::vector<float> bases(scales.size());
   for (int64_t i = 0; i < tensor.num_rows(); ++i) {
     weights.read_rows(tensor, i, 1, row);
-    if (weights.has_codes(tensor)) weights.read_codes(tensor, i, 1, {codes, scales, zeros});
+    if (num_inputs > 0) weights.read_codes(tensor, i, 1, {codes, scales, bases, num_inputs});
   }
 }
 

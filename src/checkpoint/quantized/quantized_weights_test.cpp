@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/math.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dequantize.h"
 #include "checkpoint/test_files.h"
@@ -30,19 +31,21 @@ std::vector<float> values_of(const WeightSource& source, const TensorInfo& tenso
   return values;
 }
 
-// What its codes, zero points and scales stand for.
-std::vector<float> values_of_codes(const WeightSource& source, const TensorInfo& tensor) {
+// What its codes, scales and bases stand for.
+std::vector<float> values_of_codes(
+    const WeightSource& source, const TensorInfo& tensor, size_t num_inputs
+) {
   const auto rows = static_cast<size_t>(tensor.num_rows());
   const auto width = static_cast<size_t>(tensor.row_length());
-  const size_t groups = (width + 63) / 64;
+  const size_t num_scales = div_ceil(width, num_inputs);
   std::vector<uint8_t> codes(rows * width);
-  std::vector<float> scales(rows * groups);
-  std::vector<uint8_t> zeros(rows * groups);
-  source.read_codes(tensor, 0, tensor.num_rows(), {codes, scales, zeros});
+  std::vector<float> scales(rows * num_scales);
+  std::vector<float> bases(rows * num_scales);
+  source.read_codes(tensor, 0, tensor.num_rows(), {codes, scales, bases, num_inputs});
   std::vector<float> values(codes.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const size_t group = i / width * groups + i % width / 64;
-    values[i] = static_cast<float>(codes[i] - zeros[group]) * scales[group];
+    const size_t place = i / width * num_scales + i % width / num_inputs;
+    values[i] = static_cast<float>(codes[i]) * scales[place] + bases[place];
   }
   return values;
 }
@@ -70,28 +73,39 @@ TEST_P(QuantizedGolden, ReadsWhatItsToolReads) {
   }
 }
 
+// To a rounding of the products.
+void expect_codes(const WeightSource& weights, const TensorInfo& tensor, size_t num_inputs) {
+  const std::vector<float> values = values_of(weights, tensor);
+  const std::vector<float> found = values_of_codes(weights, tensor, num_inputs);
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_NEAR(found[i], values[i], 1e-6F) << tensor.name << ' ' << num_inputs << ": " << i;
+  }
+}
+
 TEST(QuantizedWeights, HaveCodesWhereGroupsOfFourBitsAreInOrder) {
-  const std::map<std::string, bool> cases = {
-      {"awq", true},
-      {"gptq", true},
-      {"gptq_act_order", false},
-      {"gptq_v2", false},
-      {"gptq_3bit", false},
-      {"fp8_block", false},
-      {"ct_int4", true},
-      {"ct_int4_zeros", true},
-      {"ct_int4_act_order", false},
-      {"ct_int8_packed", false}};
-  for (const auto& [name, has_codes] : cases) {
+  const std::map<std::string, size_t> cases = {
+      {"awq", 64},
+      {"gptq", 64},
+      {"gptq_act_order", 0},
+      {"gptq_v2", 0},
+      {"gptq_3bit", 0},
+      {"fp8_block", 0},
+      {"ct_int4", 64},
+      {"ct_int4_zeros", 64},
+      {"ct_int4_act_order", 0},
+      {"ct_int8_packed", 0}};
+  for (const auto& [name, num_inputs] : cases) {
     const Result<Checkpoint> checkpoint =
         open_checkpoint(MILLRACE_SOURCE_DIR "/tests/golden/checkpoint/quantized/" + name);
     ASSERT_TRUE(checkpoint) << checkpoint.error().message;
     const WeightSource& weights = *checkpoint->weights;
     for (const TensorInfo& tensor : weights.tensors()) {
       const bool is_matrix = tensor.shape.size() == 2;
-      EXPECT_EQ(weights.has_codes(tensor), has_codes && is_matrix) << name << ' ' << tensor.name;
-      if (!weights.has_codes(tensor)) continue;
-      EXPECT_EQ(values_of_codes(weights, tensor), values_of(weights, tensor)) << name;
+      ASSERT_EQ(weights.scale_inputs(tensor), is_matrix ? num_inputs : 0)
+          << name << ' ' << tensor.name;
+      if (weights.scale_inputs(tensor) == 0) continue;
+      expect_codes(weights, tensor, 64);
+      expect_codes(weights, tensor, 32);
     }
   }
 }
@@ -284,7 +298,7 @@ TEST(PlainWeights, CountTheBitsOfGptqByItsInputs) {
   std::vector<float> row(8);
   (*weights)->read_rows((*weights)->tensors()[0], 3, 1, row);
   EXPECT_THAT(row, ElementsAre(0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5));
-  EXPECT_FALSE((*weights)->has_codes((*weights)->tensors()[0]));
+  EXPECT_EQ((*weights)->scale_inputs((*weights)->tensors()[0]), 0);
 }
 
 TEST(PlainWeights, TakeTheZeroPointsOfInt8) {
@@ -434,7 +448,8 @@ TEST(PlainWeights, AnyShapesAreReadOrRefused) {
     for (const TensorInfo& tensor : (*weights)->tensors()) {
       if (tensor.name != "m.weight" || tensor.storage == StorageType::kOther) continue;
       const std::vector<float> values = values_of(**weights, tensor);
-      if ((*weights)->has_codes(tensor)) values_of_codes(**weights, tensor);
+      const size_t num_inputs = (*weights)->scale_inputs(tensor);
+      if (num_inputs > 0) values_of_codes(**weights, tensor, num_inputs);
       ++num_read;
     }
   }

@@ -18,7 +18,6 @@ struct Avx512DotsBase {
   using Inputs = __m512i;
   using Sums = __m512i;
   using Table = __m512i;
-  using Zeros = __m512i;
 
   [[gnu::always_inline]] static Table load_table() {
     const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(kInt4Codes));
@@ -27,25 +26,17 @@ struct Avx512DotsBase {
   [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
     return _mm512_loadu_si512(p);
   }
+  [[gnu::always_inline]] static Weights low_bits(const unsigned char* p) {
+    return _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(15));
+  }
+  [[gnu::always_inline]] static Weights high_bits(const unsigned char* p) {
+    return _mm512_and_si512(_mm512_srli_epi16(_mm512_loadu_si512(p), 4), _mm512_set1_epi8(15));
+  }
   [[gnu::always_inline]] static Weights low_codes(const unsigned char* p, Table table) {
-    const __m512i index = _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(15));
-    return _mm512_shuffle_epi8(table, index);
+    return _mm512_shuffle_epi8(table, low_bits(p));
   }
   [[gnu::always_inline]] static Weights high_codes(const unsigned char* p, Table table) {
-    const __m512i shifted = _mm512_srli_epi16(_mm512_loadu_si512(p), 4);
-    return _mm512_shuffle_epi8(table, _mm512_and_si512(shifted, _mm512_set1_epi8(15)));
-  }
-  [[gnu::always_inline]] static Zeros load_zeros(const unsigned char* p) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    const __m512i rows = _mm512_load_si512(kRowOfByte.rows);
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), rows);
-  }
-  [[gnu::always_inline]] static Weights low_differences(const unsigned char* p, Zeros zeros) {
-    return _mm512_add_epi8(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(15)), zeros);
-  }
-  [[gnu::always_inline]] static Weights high_differences(const unsigned char* p, Zeros zeros) {
-    const __m512i shifted = _mm512_srli_epi16(_mm512_loadu_si512(p), 4);
-    return _mm512_add_epi8(_mm512_and_si512(shifted, _mm512_set1_epi8(15)), zeros);
+    return _mm512_shuffle_epi8(table, high_bits(p));
   }
   [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
     int four;
@@ -55,6 +46,9 @@ struct Avx512DotsBase {
   [[gnu::always_inline]] static Sums broadcast_sum(int sum) { return _mm512_set1_epi32(sum); }
   [[gnu::always_inline]] static Sums add(Sums a, Sums b) { return _mm512_add_epi32(a, b); }
   [[gnu::always_inline]] static Floats as_floats(Sums a) { return {_mm512_castsi512_ps(a)}; }
+  [[gnu::always_inline]] static Floats total(Sums high, Sums low) {
+    return {_mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low))};
+  }
   [[gnu::always_inline]] static Floats load_scales(const unsigned char* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};

@@ -55,6 +55,9 @@ size_t rotation_size(size_t num_inputs) {
 
 size_t EncodedRows::row_bytes(size_t num_inputs, InputRounding rounding) {
   const size_t num_groups = div_ceil(num_inputs, kActivationGroup);
+  if (rounding == InputRounding::kUnrotated) {
+    return round_up<size_t>(num_groups * (2 * kActivationGroup + sizeof(CodedInputs)), 64);
+  }
   const size_t num_parts = num_groups * num_terms_of(rounding);
   const size_t num_scales = has_row_scales(rounding) ? 1 : num_parts;
   return round_up<size_t>(

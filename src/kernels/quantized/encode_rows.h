@@ -1,7 +1,7 @@
 // Activations as quantized matrices multiply them: each row rotated by a block-diagonal
-// Walsh-Hadamard transform (but for InputRounding::kUnrotated), then rounded to 8 bits, with a
-// scale for each group of 64 inputs or one for the row; with two terms, what that lost is rounded
-// to 8 bits again, and 16 bits are kept.
+// Walsh-Hadamard transform, then rounded to 8 bits, with a scale for each group of 64 inputs or one
+// for the row; with two terms, what that lost is rounded to 8 bits again, and 16 bits are kept.
+// Inputs of weights that are not rotated (InputRounding::kUnrotated) are integers of 16 bits.
 //
 // The rotation spreads what stands out in one input over all inputs of its block, so that 8 bits
 // lose less (docs/decisions/0013; QuaRot, Ashkboos et al. 2024). It is the transform without its
@@ -38,6 +38,12 @@ size_t rotation_size(size_t num_inputs);
 //   float  scales[num_groups][num_terms], or [1]   of each group and term: input ~ value * scale;
 //                                              or of the row, of two terms (first + second / 254)
 //                                              * scale
+//
+// and with InputRounding::kUnrotated
+//
+//   int8   values[num_groups][2][64]         the upper bytes, then the lower ones: input ~ (256 *
+//                                            upper + lower) * scale
+//   float  [num_groups]{scale, sum, half_sums[2]}   CodedInputs (encode_rows_kernel.h)
 struct EncodedRows {
   std::byte* data = nullptr;  // aligned to 64 bytes
   size_t num_rows = 0;

@@ -27,6 +27,16 @@ constexpr float kSecondTermSteps = 254.0F;
 // Of a second term's step, in one of the first.
 constexpr float kSecondTermScale = 1.0F / kSecondTermSteps;
 
+// Of a group of 64 inputs in two bytes each: input ~ (256 * upper + lower) * scale. The sums of
+// those numbers, of all inputs and of either half, are what bases of weights are multiplied by.
+struct CodedInputs {
+  float scale;
+  float sum;
+  float half_sums[2];
+};
+// The number of the largest magnitude of a group: its upper byte is 127, and the lower one 0.
+constexpr float kCodedPeak = 127.0F * 256.0F;
+
 // Rows that are rotated.
 struct RowsToRotate {
   const float* x;  // [num_rows, num_inputs], rows stride apart

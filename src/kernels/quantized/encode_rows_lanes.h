@@ -51,14 +51,20 @@ template <class Lanes, size_t kTerms>
   }
 }
 
+// The nearest integers.
+template <class Lanes>
+[[gnu::always_inline]] inline Lanes rounded(Lanes a) {
+  const Lanes shift = Lanes::broadcast(kRoundingShift);
+  return Lanes::sub(Lanes::add(a, shift), shift);
+}
+
 // What the nearest integers leave over, in steps of a second term.
 template <class Lanes>
 [[gnu::always_inline]] inline void to_steps_of_second_term(Lanes (&steps)[4]) {
 #pragma GCC unroll 4
   for (size_t part = 0; part < 4; ++part) {
-    const Lanes shift = Lanes::broadcast(kRoundingShift);
-    const Lanes rounded = Lanes::sub(Lanes::add(steps[part], shift), shift);
-    steps[part] = Lanes::mul(Lanes::sub(steps[part], rounded), Lanes::broadcast(kSecondTermSteps));
+    const Lanes rest = Lanes::sub(steps[part], rounded(steps[part]));
+    steps[part] = Lanes::mul(rest, Lanes::broadcast(kSecondTermSteps));
   }
 }
 
@@ -108,32 +114,81 @@ template <size_t kTerms>
   );
 }
 
+// The largest magnitude of each of sixteen groups, which are rotated into `rotated` meanwhile.
+template <class Lanes, class Ops>
+[[gnu::always_inline]] inline Lanes peaks_of_groups(
+    const EncodeTask& task, const GroupsOfRow& groups, size_t next_row, float* rotated
+) {
+  LanesOfGroups<Lanes> peaks;
+  const auto put_peak = [&](size_t group, const Lanes(&parts)[4]) {
+    const Lanes first = Ops::larger_magnitudes(parts[0], parts[1]);
+    const Lanes second = Ops::larger_magnitudes(parts[2], parts[3]);
+    peaks.put(group, Ops::larger_magnitudes(first, second));
+  };
+  rotate_groups<Lanes, Ops>(task.rows, groups, next_row, rotated, put_peak);
+  const auto larger = [](Lanes a, Lanes b) { return Ops::larger_magnitudes(a, b); };
+  // In this order what is no number stays.
+  return Lanes::max(Lanes::broadcast(kLeastPeak), peaks.combined(groups.num_groups, larger));
+}
+
 // A row whose groups have scales of their own.
-template <class Lanes, class Ops, size_t kTerms>
+template <class Lanes, class Ops>
 void encode_row_by_groups(const EncodeTask& task, size_t row, size_t next_row) {
   alignas(64) float rotated[kSixteenGroups];
   for (size_t begin = 0; begin < task.rows.num_groups; begin += kLanes) {
     const GroupsOfRow groups = sixteen_groups(task.rows, row, begin);
-    LanesOfGroups<Lanes> peaks;
-    const auto put_peak = [&](size_t group, const Lanes(&parts)[4]) {
-      const Lanes first = Ops::larger_magnitudes(parts[0], parts[1]);
-      const Lanes second = Ops::larger_magnitudes(parts[2], parts[3]);
-      peaks.put(group, Ops::larger_magnitudes(first, second));
-    };
-    rotate_groups<Lanes, Ops>(task.rows, groups, next_row, rotated, put_peak);
-    const auto larger = [](Lanes a, Lanes b) { return Ops::larger_magnitudes(a, b); };
-    // In this order what is no number stays.
-    const Lanes peak =
-        Lanes::max(Lanes::broadcast(kLeastPeak), peaks.combined(groups.num_groups, larger));
+    const Lanes peak = peaks_of_groups<Lanes, Ops>(task, groups, next_row, rotated);
     float inverses[kLanes];
     Lanes::store(inverses, Lanes::div(Lanes::broadcast(127.0F), peak));
-    round_groups<Lanes, Ops, kTerms>(task, groups, rotated, inverses);
-    Lanes scales[kTerms];
-    scales[0] = Lanes::mul(peak, Lanes::broadcast(1.0F / 127.0F));
-    if constexpr (kTerms == 2) {
-      scales[1] = Lanes::mul(scales[0], Lanes::broadcast(kSecondTermScale));
+    round_groups<Lanes, Ops, 1>(task, groups, rotated, inverses);
+    const Lanes scales = Lanes::mul(peak, Lanes::broadcast(1.0F / 127.0F));
+    Lanes::store_first(scales_of_row<1>(task, row) + begin, scales, groups.num_groups);
+  }
+}
+
+// A row in two bytes. A lower byte is at least -128 and at most 127: halves are rounded upwards.
+template <class Lanes, class Ops>
+void encode_coded_row(const EncodeTask& task, size_t row, size_t next_row) {
+  alignas(64) float inputs[kSixteenGroups];
+  unsigned char* bytes = task.out + row * task.out_stride;
+  auto* coded = reinterpret_cast<CodedInputs*>(bytes + task.rows.num_groups * 128);
+  for (size_t begin = 0; begin < task.rows.num_groups; begin += kLanes) {
+    const GroupsOfRow groups = sixteen_groups(task.rows, row, begin);
+    const Lanes peak = peaks_of_groups<Lanes, Ops>(task, groups, next_row, inputs);
+    float inverses[kLanes];
+    float scales[kLanes];
+    Lanes::store(inverses, Lanes::div(Lanes::broadcast(kCodedPeak), peak));
+    Lanes::store(scales, Lanes::mul(peak, Lanes::broadcast(1.0F / kCodedPeak)));
+    LanesOfGroups<Lanes> halves[2];
+    for (size_t group = 0; group < groups.num_groups; ++group, bytes += 128) {
+      Lanes upper[4];
+      Lanes lower[4];
+#pragma GCC unroll 4
+      for (size_t part = 0; part < 4; ++part) {
+        const Lanes input = Lanes::load(inputs + group * 64 + part * kLanes);
+        lower[part] = rounded(Lanes::mul(input, Lanes::broadcast(inverses[group])));
+        const Lanes quarter = Lanes::broadcast(0.25F / 256.0F);
+        upper[part] = rounded(Lanes::fma(lower[part], Lanes::broadcast(1.0F / 256.0F), quarter));
+      }
+      halves[0].put(group, Lanes::add(lower[0], lower[1]));
+      halves[1].put(group, Lanes::add(lower[2], lower[3]));
+#pragma GCC unroll 4
+      for (size_t part = 0; part < 4; ++part) {
+        lower[part] = Lanes::fma(upper[part], Lanes::broadcast(-256.0F), lower[part]);
+      }
+      typename Ops::ByteSums unused;
+      Ops::store_rounded(bytes, upper, unused);
+      Ops::store_rounded(bytes + 64, lower, unused);
     }
-    store_terms(scales_of_row<kTerms>(task, row) + begin * kTerms, scales, groups.num_groups);
+    float sums[2][kLanes];
+    const auto add = [](Lanes a, Lanes b) { return Lanes::add(a, b); };
+    Lanes::store(sums[0], halves[0].combined(groups.num_groups, add));
+    Lanes::store(sums[1], halves[1].combined(groups.num_groups, add));
+    for (size_t group = 0; group < groups.num_groups; ++group) {
+      const float first = sums[0][group];
+      const float second = sums[1][group];
+      *coded++ = {scales[group], first + second, {first, second}};
+    }
   }
 }
 
@@ -156,10 +211,10 @@ void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
     const size_t next_row = row + 1 < row_end ? row + 1 : row;
     switch (task.rounding) {
       case InputRounding::kGroups:
-        encode_row_by_groups<Lanes, Ops, 1>(task, row, next_row);
+        encode_row_by_groups<Lanes, Ops>(task, row, next_row);
         break;
       case InputRounding::kUnrotated:
-        encode_row_by_groups<Lanes, Ops, 2>(task, row, next_row);
+        encode_coded_row<Lanes, Ops>(task, row, next_row);
         break;
       case InputRounding::kRow:
         encode_whole_row<Lanes, Ops, 1>(task, row, next_row);

@@ -56,6 +56,27 @@ void encode_group_reference(
   starts[1] = kSumStart - 128 * round_term(steps, values + kGroup);
 }
 
+// Of a small integer; of what is no number, any.
+unsigned char byte_of(float value) {
+  return static_cast<unsigned char>(std::bit_cast<uint32_t>(value + kRoundingShift));
+}
+
+// A group in two bytes each, of which the upper ones are the nearest that leave lower ones of -128
+// to 127.
+CodedInputs encode_coded_group_reference(const float* x, float peak, unsigned char* bytes) {
+  CodedInputs coded = {.scale = peak * (1.0F / kCodedPeak), .sum = 0.0F, .half_sums = {}};
+  const float inverse = kCodedPeak / peak;
+  for (size_t i = 0; i < kGroup; ++i) {
+    const float number = (x[i] * inverse + kRoundingShift) - kRoundingShift;
+    const float upper = std::floor((number + 128.0F) / 256.0F);
+    bytes[i] = byte_of(upper);
+    bytes[kGroup + i] = byte_of(number - 256.0F * upper);
+    coded.sum += number;
+    coded.half_sums[i / (kGroup / 2)] += number;
+  }
+  return coded;
+}
+
 // Inputs [begin, begin + rotation) of row `row`, zeros past its end, rotated. `block`:
 // [kRotationMax].
 void load_rotated(const RowsToRotate& rows, size_t row, size_t begin, float* block) {
@@ -116,6 +137,13 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
       row_peak = larger_magnitude(row_peak, largest_magnitude(x));
     });
     for_groups([&](size_t group, const float* x) {
+      if (task.rounding == InputRounding::kUnrotated) {
+        const CodedInputs coded =
+            encode_coded_group_reference(x, largest_magnitude(x), values + group * 2 * kGroup);
+        unsigned char* const to = values + rows.num_groups * 2 * kGroup + group * sizeof coded;
+        std::memcpy(to, &coded, sizeof coded);
+        return;
+      }
       const float peak = has_row_scales(task.rounding) ? row_peak : largest_magnitude(x);
       const size_t part = group * num_terms;
       int start[2];

@@ -34,6 +34,11 @@ struct Encoded {
     std::memcpy(&start, row(row_index) + num_parts() * 64 + part * 4, sizeof start);
     return start;
   }
+  CodedInputs coded_inputs(size_t row_index, size_t group) const {
+    CodedInputs coded;
+    std::memcpy(&coded, row(row_index) + num_parts() * 64 + group * sizeof coded, sizeof coded);
+    return coded;
+  }
   // Of a group, or of a term of it, or of the row.
   float scale(size_t row_index, size_t group = 0) const {
     float scale = 0.0F;
@@ -170,32 +175,39 @@ TEST(EncodeRows, KeepsInASecondTermWhatTheFirstLost) {
   }
 }
 
-TEST(EncodeRows, RoundsUnrotatedGroupsTwice) {
+TEST(EncodeRows, KeepsUnrotatedInputsInTwoBytes) {
   ThreadPool pool(1);
   std::vector<float> x = random_floats(2 * 300, 6);
   for (size_t i = 64; i < 128; ++i) x[i] *= 1000.0F;  // which is nothing to other groups
+  for (size_t i = 0; i < 4; ++i) x[300 + i] = 0.25F * static_cast<float>(i);
+  x[305] = 127.0F;  // a step is 1 / 256: of 0.25 the lower byte is 64, of 0.5 it is -128
   const Encoded encoded = encode({Isa::kReference, pool}, x, 300, InputRounding::kUnrotated);
   for (size_t row = 0; row < 2; ++row) {
     std::vector<float> values(320);
     std::copy_n(&x[row * 300], 300, values.begin());
     for (size_t group = 0; group < 5; ++group) {
-      const float scale = encoded.scale(row, 2 * group);
-      const float step = encoded.scale(row, 2 * group + 1);
-      EXPECT_EQ(step, scale * kSecondTermScale);
+      const CodedInputs coded = encoded.coded_inputs(row, group);
       float peak = 0.0F;
-      int sum = 0;
+      float sums[2] = {};
       for (size_t i = 0; i < 64; ++i) {
         const float value = values[group * 64 + i];
-        const int first = encoded.value(row, 2 * group, i);
-        const int second = encoded.value(row, 2 * group + 1, i);
-        const float found = static_cast<float>(first) * scale + static_cast<float>(second) * step;
-        EXPECT_NEAR(found, value, step * 0.51F);
+        const int upper = encoded.value(row, 2 * group, i);
+        const int lower = encoded.value(row, 2 * group + 1, i);
+        const auto number = static_cast<float>(256 * upper + lower);
+        EXPECT_NEAR(number * coded.scale, value, coded.scale * 0.51F);
         peak = std::max(peak, std::fabs(value));
-        sum += second;
+        sums[i / 32] += number;
       }
-      EXPECT_NEAR(scale * 127.0F, peak, peak * 1e-6F);
-      EXPECT_EQ(encoded.start(row, 2 * group + 1), kSumStart - 128 * sum);
+      EXPECT_NEAR(coded.scale * kCodedPeak, peak, peak * 1e-6F);
+      EXPECT_EQ(coded.half_sums[0], sums[0]);
+      EXPECT_EQ(coded.half_sums[1], sums[1]);
+      EXPECT_EQ(coded.sum, sums[0] + sums[1]);
     }
+  }
+  const int expected[4][2] = {{0, 0}, {0, 64}, {1, -128}, {1, -64}};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(encoded.value(1, 0, i), expected[i][0]);
+    EXPECT_EQ(encoded.value(1, 1, i), expected[i][1]);
   }
 }
 
@@ -366,7 +378,9 @@ TEST(EncodeRows, KeepsWhatIsNoNumberVisible) {
       x[3] = bad;  // and finite groups after it
       for (const InputRounding rounding : kRoundings) {
         const Encoded encoded = encode({isa, pool}, x, x.size(), rounding);
-        EXPECT_FALSE(std::isfinite(encoded.scale(0))) << name_of(isa);
+        const bool is_coded = rounding == InputRounding::kUnrotated;
+        const float scale = is_coded ? encoded.coded_inputs(0, 0).scale : encoded.scale(0);
+        EXPECT_FALSE(std::isfinite(scale)) << name_of(isa);
       }
     }
   }
@@ -381,7 +395,11 @@ TEST(EncodeRows, RoundsWhatIsNextToNothingToZeros) {
       const Encoded encoded = encode({isa, pool}, x, 128, rounding);
       EXPECT_TRUE(std::isfinite(encoded.scale(0))) << name_of(isa);
       for (size_t part = 0; part < encoded.num_parts(); ++part) {
-        EXPECT_EQ(encoded.start(0, part), kSumStart) << name_of(isa);
+        if (rounding == InputRounding::kUnrotated) {
+          EXPECT_EQ(encoded.coded_inputs(0, part / 2).sum, 0.0F) << name_of(isa);
+        } else {
+          EXPECT_EQ(encoded.start(0, part), kSumStart) << name_of(isa);
+        }
         for (size_t i = 0; i < 64; ++i) EXPECT_EQ(encoded.value(0, part, i), 0) << name_of(isa);
       }
     }

@@ -11,7 +11,7 @@ enum class InputRounding : uint8_t {
   kGroups,    // a scale for each 64 inputs
   kRow,       // one scale for all of a token: products are scaled in half the operations
   kTwoTerms,  // one scale for all of a token, and what is lost rounded to 8 bits again: 16 bits
-  // Two terms as well, with a scale for each 64 inputs, which are not rotated: for weights that
+  // 16 bits in two bytes, with a scale for each 64 inputs, which are not rotated: for weights that
   // arrived quantized and so are not rotated either.
   kUnrotated,
 };

@@ -34,12 +34,12 @@ constexpr IsaVersions<PanelFunction> kInt4Versions = {
     .amx = linear_int4_amx,
     .amx_reference = linear_int4_amx_reference,
 };
-
-constexpr IsaVersions<PanelFunction> kUint4Versions = {
-    .reference = linear_quantized_reference<Uint4Weights>,
-    .avx2 = linear_quantized_avx2<Uint4Weights>,
-    .avx512 = linear_quantized_avx512<Uint4Weights>,
-    .avx512_dot = linear_quantized_avx512_dot<Uint4Weights>,
+template <class Weights>
+constexpr IsaVersions<PanelFunction> kVersionsOfCodes = {
+    .reference = linear_quantized_reference<Weights>,
+    .avx2 = linear_quantized_avx2<Weights>,
+    .avx512 = linear_quantized_avx512<Weights>,
+    .avx512_dot = linear_quantized_avx512_dot<Weights>,
 };
 
 const IsaVersions<PanelFunction>& versions_of(QuantizedFormat format) {
@@ -49,21 +49,16 @@ const IsaVersions<PanelFunction>& versions_of(QuantizedFormat format) {
     case QuantizedFormat::kInt4:
       return kInt4Versions;
     case QuantizedFormat::kUint4:
+      return kVersionsOfCodes<Uint4Weights<64>>;
+    case QuantizedFormat::kUint4By32:
       break;
   }
-  return kUint4Versions;
+  return kVersionsOfCodes<Uint4Weights<32>>;
 }
 
 bool fits(InputRounding rounding, QuantizedFormat format) {
-  switch (format) {
-    case QuantizedFormat::kInt8:
-      return is_rotated(rounding);
-    case QuantizedFormat::kInt4:
-      return rounding == InputRounding::kRow;
-    case QuantizedFormat::kUint4:
-      break;
-  }
-  return rounding == InputRounding::kUnrotated;
+  if (are_codes(format)) return rounding == InputRounding::kUnrotated;
+  return format == QuantizedFormat::kInt4 ? rounding == InputRounding::kRow : is_rotated(rounding);
 }
 
 // A scaled code and a half is at most 126.5, an input 127; twice their sum has to fit an int32.

@@ -15,7 +15,6 @@ struct Avx2Dots {
   using Inputs = __m256i;
   using Sums = Pair;
   using Table = __m256i;
-  using Zeros = Pair;
 
   [[gnu::always_inline]] static __m256i load(const unsigned char* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -27,34 +26,23 @@ struct Avx2Dots {
   [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
     return {load(p), load(p + 32)};
   }
-  [[gnu::always_inline]] static __m256i look_up(__m256i index, Table table) {
-    return _mm256_shuffle_epi8(table, _mm256_and_si256(index, _mm256_set1_epi8(15)));
+  [[gnu::always_inline]] static __m256i four_bits(__m256i bytes) {
+    return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+  }
+  [[gnu::always_inline]] static Weights low_bits(const unsigned char* p) {
+    return {four_bits(load(p)), four_bits(load(p + 32))};
+  }
+  [[gnu::always_inline]] static Weights high_bits(const unsigned char* p) {
+    return {
+        four_bits(_mm256_srli_epi16(load(p), 4)), four_bits(_mm256_srli_epi16(load(p + 32), 4))};
   }
   [[gnu::always_inline]] static Weights low_codes(const unsigned char* p, Table table) {
-    return {look_up(load(p), table), look_up(load(p + 32), table)};
+    const Weights bits = low_bits(p);
+    return {_mm256_shuffle_epi8(table, bits.lo), _mm256_shuffle_epi8(table, bits.hi)};
   }
   [[gnu::always_inline]] static Weights high_codes(const unsigned char* p, Table table) {
-    return {
-        look_up(_mm256_srli_epi16(load(p), 4), table),
-        look_up(_mm256_srli_epi16(load(p + 32), 4), table)};
-  }
-  [[gnu::always_inline]] static Zeros load_zeros(const unsigned char* p) {
-    const __m256i bytes =
-        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    return {
-        _mm256_shuffle_epi8(bytes, load(kRowOfByte.rows)),
-        _mm256_shuffle_epi8(bytes, load(kRowOfByte.rows + 32))};
-  }
-  [[gnu::always_inline]] static __m256i difference(__m256i codes, __m256i zeros) {
-    return _mm256_add_epi8(_mm256_and_si256(codes, _mm256_set1_epi8(15)), zeros);
-  }
-  [[gnu::always_inline]] static Weights low_differences(const unsigned char* p, Zeros zeros) {
-    return {difference(load(p), zeros.lo), difference(load(p + 32), zeros.hi)};
-  }
-  [[gnu::always_inline]] static Weights high_differences(const unsigned char* p, Zeros zeros) {
-    return {
-        difference(_mm256_srli_epi16(load(p), 4), zeros.lo),
-        difference(_mm256_srli_epi16(load(p + 32), 4), zeros.hi)};
+    const Weights bits = high_bits(p);
+    return {_mm256_shuffle_epi8(table, bits.lo), _mm256_shuffle_epi8(table, bits.hi)};
   }
   [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
     int four;
@@ -82,6 +70,12 @@ struct Avx2Dots {
   }
   [[gnu::always_inline]] static Floats as_floats(Sums a) {
     return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)};
+  }
+  [[gnu::always_inline]] static __m256 total_of_eight(__m256i high, __m256i low) {
+    return _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_slli_epi32(high, 8), low));
+  }
+  [[gnu::always_inline]] static Floats total(Sums high, Sums low) {
+    return {total_of_eight(high.lo, low.lo), total_of_eight(high.hi, low.hi)};
   }
   [[gnu::always_inline]] static Floats load_scales(const unsigned char* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -111,6 +105,7 @@ void linear_quantized_avx2(const QuantizedTask& task, size_t panel_begin, size_t
 
 template void linear_quantized_avx2<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx2<Int4Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_avx2<Uint4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx2<Uint4Weights<64>>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx2<Uint4Weights<32>>(const QuantizedTask&, size_t, size_t);
 
 }  // namespace millrace

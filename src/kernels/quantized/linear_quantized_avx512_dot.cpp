@@ -27,6 +27,7 @@ void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, 
 
 template void linear_quantized_avx512_dot<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx512_dot<Int4Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_avx512_dot<Uint4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx512_dot<Uint4Weights<64>>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx512_dot<Uint4Weights<32>>(const QuantizedTask&, size_t, size_t);
 
 }  // namespace millrace

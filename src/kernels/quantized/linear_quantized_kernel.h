@@ -16,15 +16,6 @@ namespace millrace {
 alignas(16) constexpr unsigned char kInt4Codes[16] = {
     1, 31, 51, 67, 81, 95, 108, 121, 134, 148, 161, 175, 189, 205, 225, 255};
 
-// Which byte of 16 each byte of a register of 64 takes: those of sixteen rows, each four times.
-struct RowOfByte {
-  alignas(64) unsigned char rows[64] = {};
-  constexpr RowOfByte() {
-    for (unsigned char i = 0; i < 64; ++i) rows[i] = i / 4;
-  }
-};
-inline constexpr RowOfByte kRowOfByte;
-
 // A weight of int8 as tiles multiply it: code * group scale, rounded to binary16 (`bits`, not
 // denormal) and cut to the significand of bfloat16, times 2^-16. That only moves the exponent's
 // bits and adds to them; 0 becomes 2^-31, as much as 1/32768 of the least code.
@@ -57,51 +48,58 @@ struct QuantizedTask {
   LinearTask output;
 };
 
-// Where things lie within a panel (QuantizedMatrix): scales before every four groups, and zero
-// points where there are any.
+// Where things lie within a panel (QuantizedMatrix): scales, and bases where there are any, before
+// the codes of so many groups.
 struct PanelLayout {
-  size_t group_bytes;     // of codes
-  size_t scale_bytes;     // of the 16 scales of a group
-  size_t zero_bytes = 0;  // of its 16 zero points
+  size_t group_bytes;        // of codes
+  size_t scale_bytes;        // of a group's scales, of all rows
+  size_t base_bytes = 0;     // of its bases
+  size_t header_groups = 4;  // whose scales lie together
 
-  static constexpr size_t kScaledGroups = 4;
-
-  constexpr size_t header_bytes() const { return kScaledGroups * (scale_bytes + zero_bytes); }
+  constexpr size_t header_bytes() const { return header_groups * (scale_bytes + base_bytes); }
   constexpr size_t header_offset(size_t group) const {
-    return group / kScaledGroups * (kScaledGroups * group_bytes + header_bytes());
+    return group / header_groups * (header_groups * group_bytes + header_bytes());
   }
   constexpr size_t codes_offset(size_t group) const {
-    return group * group_bytes + (group / kScaledGroups + 1) * header_bytes();
+    return group * group_bytes + (group / header_groups + 1) * header_bytes();
   }
   constexpr size_t scales_offset(size_t group) const {
-    return header_offset(group) + group % kScaledGroups * scale_bytes;
+    return header_offset(group) + group % header_groups * scale_bytes;
   }
-  constexpr size_t zeros_offset(size_t group) const {
-    return header_offset(group) + kScaledGroups * scale_bytes + group % kScaledGroups * zero_bytes;
+  constexpr size_t bases_offset(size_t group) const {
+    return header_offset(group) + header_groups * scale_bytes + group % header_groups * base_bytes;
   }
   constexpr size_t row_scales_offset(size_t num_groups) const {
     return num_groups * group_bytes +
-           (num_groups + kScaledGroups - 1) / kScaledGroups * header_bytes();
+           (num_groups + header_groups - 1) / header_groups * header_bytes();
   }
 };
 
-// How a panel keeps its weights; kHasTwoTerms: their inputs always have two, with scales of groups.
+// How a panel keeps its weights.
 struct Int8Weights {
   static constexpr size_t kGroupBytes = 1024;
-  static constexpr bool kHasTwoTerms = false;
   static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
 };
 struct Int4Weights {
   static constexpr size_t kGroupBytes = 512;
-  static constexpr bool kHasTwoTerms = false;
   static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
 };
+// `kInputs`: 64 or 32, which share a scale and a base. A group of 64 has one part or two.
+template <size_t kInputs>
 struct Uint4Weights {
   static constexpr size_t kGroupBytes = 512;
-  static constexpr bool kHasTwoTerms = true;
+  static constexpr size_t kParts = 64 / kInputs;
+  static constexpr size_t kPartBytes = 16 * sizeof(uint16_t);  // of scales, or of bases
   static constexpr PanelLayout kLayout = {
-      .group_bytes = kGroupBytes, .scale_bytes = 32, .zero_bytes = 16};
+      .group_bytes = kGroupBytes,
+      .scale_bytes = kParts * kPartBytes,
+      .base_bytes = kParts * kPartBytes,
+      .header_groups = 1};
 };
+template <class Weights>
+constexpr bool kAreCodes = false;  // of other tools, whose inputs are CodedInputs
+template <size_t kInputs>
+constexpr bool kAreCodes<Uint4Weights<kInputs>> = true;
 
 // Panels [panel_begin, panel_end); both even for kSiluMul. Weights: one of the above.
 template <class Weights>

@@ -5,9 +5,9 @@
 
 #include "kernels/lanes.h"
 #include "kernels/linear_lanes.h"
+#include "kernels/quantized/code_tile_lanes.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/quantized_tile_lanes.h"
-#include "kernels/quantized/two_terms_tile_lanes.h"
 #include "kernels/token_blocks.h"
 
 namespace millrace {
@@ -34,16 +34,26 @@ constexpr size_t kFewTokens = 4;
 constexpr size_t kFewTermsOfLongRows = 2;
 constexpr size_t kFewGroups = 28;
 
-// add_groups() for 1 .. Shape::tokens_for(kPanels) tokens.
+// Of a tile at most. Tokens whose both bytes are multiplied at once take two sums each.
+template <class Shape, class Weights>
+constexpr size_t tile_tokens(size_t num_panels) {
+  if (!kAreCodes<Weights>) return Shape::tokens_for(num_panels);
+  return num_panels == 1 ? kFewTokens : Shape::tokens_for(num_panels) / 2;
+}
+
+// For 1 .. tile_tokens() tokens.
 template <class Dots, class Shape, class Weights, class Scales, size_t kPanels, size_t kTokens = 1>
 void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, size_t num_tokens) {
-  if constexpr (kTokens <= Shape::tokens_for(kPanels)) {
-    if (num_tokens == kTokens) {
-      add_groups<Dots, Weights, Scales, kPanels, kTokens>(task, tile);
-    } else {
-      run_quantized_tile<Dots, Shape, Weights, Scales, kPanels, kTokens + 1>(
+  if constexpr (kTokens <= tile_tokens<Shape, Weights>(kPanels)) {
+    if (num_tokens != kTokens) {
+      return run_quantized_tile<Dots, Shape, Weights, Scales, kPanels, kTokens + 1>(
           task, tile, num_tokens
       );
+    }
+    if constexpr (kAreCodes<Weights>) {
+      add_code_groups<Dots, Weights, kPanels, kTokens>(task, tile);
+    } else {
+      add_groups<Dots, Weights, Scales, kPanels, kTokens>(task, tile);
     }
   }
 }
@@ -51,7 +61,7 @@ void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, si
 // kPanels panels for a block of few tokens, one after another.
 template <class Dots, class Shape, class Weights, class Scales, size_t kPanels>
 void run_few(const QuantizedTask& task, const TilePlace& place) {
-  static_assert(kFewTokens <= Shape::tokens_for(1));
+  static_assert(kFewTokens <= tile_tokens<Shape, Weights>(1));
   alignas(64) float sums[kPanels * kFewTokens * kLanes];
   for (size_t panel = 0; panel < kPanels; ++panel) {
     const QuantizedTile tile = {
@@ -62,11 +72,7 @@ void run_few(const QuantizedTask& task, const TilePlace& place) {
         .sums = sums + panel * place.num_tokens * kLanes,
         .hint_bytes = task.output.hint_bytes,
     };
-    if constexpr (Weights::kHasTwoTerms) {
-      run_two_terms_tile<Dots, Weights, kFewTokens>(task, tile, place.num_tokens);
-    } else {
-      run_quantized_tile<Dots, Shape, Weights, Scales, 1>(task, tile, place.num_tokens);
-    }
+    run_quantized_tile<Dots, Shape, Weights, Scales, 1>(task, tile, place.num_tokens);
   }
   finish_tile<typename Dots::Floats>(task.output, place, sums);
 }
@@ -92,7 +98,7 @@ WeightsAhead share_of_next(
 template <class Dots, class Shape, class Weights, class Scales, size_t kPanels>
 void run_block(const QuantizedTask& task, const TilePlace& place) {
   alignas(64) float sums[kPanels * kBlocks.num_tokens_max * kLanes];
-  constexpr size_t kTokensMax = Shape::tokens_for(kPanels);
+  constexpr size_t kTokensMax = tile_tokens<Shape, Weights>(kPanels);
   constexpr size_t kBlockGroups = kBlockWeightBytes / (kPanels * Weights::kGroupBytes);
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
   // Two tiles are soon done: the second finds all groups in the second cache.
@@ -168,14 +174,16 @@ void linear_quantized_lanes(Int8Weights, const QuantizedTask& task, size_t begin
     run_all_panels<Dots, Shape, Int8Weights, GroupScales>(task, begin, end);
   }
 }
-// Nobody rounds the inputs of int4 by groups, and those of uint4 otherwise.
+// Nobody rounds the inputs of int4 by groups, and those of codes otherwise.
 template <class Dots, class Shape>
 void linear_quantized_lanes(Int4Weights, const QuantizedTask& task, size_t begin, size_t end) {
   run_all_panels<Dots, Shape, Int4Weights, RowScales>(task, begin, end);
 }
-template <class Dots, class Shape>
-void linear_quantized_lanes(Uint4Weights, const QuantizedTask& task, size_t begin, size_t end) {
-  run_all_panels<Dots, Shape, Uint4Weights, GroupScales>(task, begin, end);
+template <class Dots, class Shape, size_t kInputs>
+void linear_quantized_lanes(
+    Uint4Weights<kInputs>, const QuantizedTask& task, size_t begin, size_t end
+) {
+  run_all_panels<Dots, Shape, Uint4Weights<kInputs>, GroupScales>(task, begin, end);
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ int code_at(Int4Weights, const unsigned char* group, size_t row, size_t input) {
   return kInt4Codes[input % 8 < 4 ? byte & 15 : byte >> 4];
 }
 
-int code_at(Uint4Weights, const unsigned char* group, size_t row, size_t input) {
+template <size_t kInputs>
+int code_at(Uint4Weights<kInputs>, const unsigned char* group, size_t row, size_t input) {
   const int byte = group[(input / 8 * kPanelRows + row) * 4 + input % 4];
   return input % 8 < 4 ? byte & 15 : byte >> 4;
 }
@@ -40,23 +41,25 @@ struct WeightRow {
   size_t row_in_panel;
 
   int code(size_t group, size_t input) const {
-    const unsigned char* codes = panel + Weights::kLayout.codes_offset(group);
-    const int code = code_at(Weights{}, codes, row_in_panel, input);
-    if constexpr (Weights::kLayout.zero_bytes == 0) return code;
-    return code + panel[Weights::kLayout.zeros_offset(group) + row_in_panel];
+    return code_at(Weights{}, panel + Weights::kLayout.codes_offset(group), row_in_panel, input);
   }
   int group_scale(size_t group) const {
     return panel[Weights::kLayout.scales_offset(group) + row_in_panel];
   }
-  float group_scale_as_float(size_t group) const {
-    if constexpr (Weights::kLayout.scale_bytes == kPanelRows) {
-      return static_cast<float>(group_scale(group));
-    }
-    const unsigned char* const scales = panel + Weights::kLayout.scales_offset(group);
-    return to_float(read_at<Float16>(scales, row_in_panel));
+  // Of a part of a group of codes.
+  float part_scale(size_t group, size_t part) const {
+    return half_at(Weights::kLayout.scales_offset(group), part);
+  }
+  float part_base(size_t group, size_t part) const {
+    return half_at(Weights::kLayout.bases_offset(group), part);
   }
   float row_scale(size_t num_groups) const {
     return read_at<float>(panel + Weights::kLayout.row_scales_offset(num_groups), row_in_panel);
+  }
+
+ private:
+  float half_at(size_t offset, size_t part) const {
+    return to_float(read_at<Float16>(panel + offset, part * kPanelRows + row_in_panel));
   }
 };
 
@@ -76,7 +79,7 @@ struct GroupByGroup {
         const auto value = static_cast<int8_t>(values[part * kGroup + input]);
         products += weights.code(group, input) * value;
       }
-      const float scale = weights.group_scale_as_float(group);
+      const auto scale = static_cast<float>(weights.group_scale(group));
       if (task.has_row_scales) {
         const float of_term = part % task.num_terms == 0 ? 1.0F : kSecondTermScale;
         sum = std::fma(static_cast<float>(products), scale * of_term, sum);
@@ -86,6 +89,36 @@ struct GroupByGroup {
     }
     const float product = sum * weights.row_scale(task.num_groups);
     return task.has_row_scales ? product * read_at<float>(scales, 0) : product;
+  }
+};
+
+// The same of codes.
+struct CodesGroupByGroup {
+  template <class Weights>
+  static float sum(const QuantizedTask& task, size_t token, const WeightRow<Weights>& weights) {
+    constexpr size_t kPartInputs = kGroup / Weights::kParts;
+    const unsigned char* const row = task.rows + token * task.row_stride;
+    float sum = 0.0F;
+    for (size_t group = 0; group < task.num_groups; ++group) {
+      const unsigned char* const bytes = row + group * 2 * kGroup;
+      const auto coded = read_at<CodedInputs>(row + task.num_groups * 2 * kGroup, group);
+      float value = 0.0F;
+      for (size_t part = 0; part < Weights::kParts; ++part) {
+        int32_t products = 0;
+        for (size_t i = part * kPartInputs; i < (part + 1) * kPartInputs; ++i) {
+          const int upper = static_cast<int8_t>(bytes[i]);
+          const int lower = static_cast<int8_t>(bytes[kGroup + i]);
+          products += weights.code(group, i) * (256 * upper + lower);
+        }
+        value = std::fma(static_cast<float>(products), weights.part_scale(group, part), value);
+      }
+      for (size_t part = 0; part < Weights::kParts; ++part) {
+        const float inputs = Weights::kParts == 1 ? coded.sum : coded.half_sums[part];
+        value = std::fma(weights.part_base(group, part), inputs, value);
+      }
+      sum = std::fma(value, coded.scale, sum);
+    }
+    return sum * weights.row_scale(task.num_groups);
   }
 };
 
@@ -142,7 +175,7 @@ struct RowAtOnce {
   }
 };
 
-// Order: one of the three.
+// Order: one of the four.
 template <class Order, class Weights>
 float output(const QuantizedTask& task, size_t token, size_t row) {
   const unsigned char* panel = task.panels + row / kPanelRows * task.panel_bytes;
@@ -189,7 +222,11 @@ void write_panels(const QuantizedTask& task, size_t panel_begin, size_t panel_en
 
 template <class Weights>
 void linear_quantized_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  write_panels<GroupByGroup, Weights>(task, panel_begin, panel_end);
+  if constexpr (kAreCodes<Weights>) {
+    write_panels<CodesGroupByGroup, Weights>(task, panel_begin, panel_end);
+  } else {
+    write_panels<GroupByGroup, Weights>(task, panel_begin, panel_end);
+  }
 }
 void linear_int8_amx_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
   write_panels<TileByTile, Int8Weights>(task, panel_begin, panel_end);
@@ -200,6 +237,7 @@ void linear_int4_amx_reference(const QuantizedTask& task, size_t panel_begin, si
 
 template void linear_quantized_reference<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_reference<Int4Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_reference<Uint4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_reference<Uint4Weights<64>>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_reference<Uint4Weights<32>>(const QuantizedTask&, size_t, size_t);
 
 }  // namespace millrace

@@ -115,11 +115,20 @@ std::vector<float> rounded_inputs(const Problem& problem) {
     std::vector<float> values(rows.num_groups * 64);
     const size_t num_terms = num_terms_of(rows.rounding);
     const size_t num_parts = rows.num_groups * num_terms;
-    for (size_t part = 0; part < num_parts; ++part) {
+    const auto scale_of = [&](size_t part) {
+      const bool is_first = part % num_terms == 0;
+      if (rows.rounding == InputRounding::kUnrotated) {
+        CodedInputs coded;
+        std::memcpy(&coded, row + num_parts * 64 + part / 2 * sizeof coded, sizeof coded);
+        return is_first ? coded.scale * 256.0F : coded.scale;
+      }
       float scale = 0.0F;
       const size_t index = has_row_scales(rows.rounding) ? 0 : part;
       std::memcpy(&scale, row + num_parts * 68 + index * 4, sizeof scale);
-      if (part % num_terms == 1 && has_row_scales(rows.rounding)) scale *= kSecondTermScale;
+      return is_first ? scale : scale * kSecondTermScale;
+    };
+    for (size_t part = 0; part < num_parts; ++part) {
+      const float scale = scale_of(part);
       for (size_t i = 0; i < 64; ++i) {
         const auto value = static_cast<float>(static_cast<int8_t>(row[part * 64 + i]));
         values[part / num_terms * 64 + i] += value * scale;
@@ -207,7 +216,8 @@ TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
 
 TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsWithTwoTerms) {
   ThreadPool pool(1);
-  for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kUint4}) {
+  for (const QuantizedFormat format :
+       {QuantizedFormat::kInt8, QuantizedFormat::kUint4, QuantizedFormat::kUint4By32}) {
     const Problem problem = make_problem({3, 192, 37}, format, LinearEpilogue::kStore, true);
     const std::vector<float> out = solve({Isa::kReference, pool}, problem);
     for (size_t i = 0; i < out.size(); ++i) {

@@ -7,7 +7,7 @@
 //   w8a8   the same weights, inputs of 8 bits: faster with many tokens at once, and worse
 //   int4   weights of 4 bits, inputs of 8 bits with one scale a token, which lose nothing beside
 //          them
-//   uint4  weights that arrived in 4 bits, as they are, and inputs of two terms of 8 bits
+//   uint4  weights that arrived in 4 bits, as they are, and inputs of 16 bits
 //
 // docs/decisions/0015, 0022 and 0024 have the numbers. With AMX inputs of int8 and of w8a8 are
 // bfloat16 and both are the same; those of int4 have one scale a token (0020).
@@ -29,9 +29,9 @@ struct Quantization {
   constexpr Quantization(QuantizedFormat kept)  // NOLINT(google-explicit-constructor)
       : format(kept),
         rounding(
-            kept == QuantizedFormat::kInt8   ? InputRounding::kTwoTerms
+            are_codes(kept)                  ? InputRounding::kUnrotated
             : kept == QuantizedFormat::kInt4 ? InputRounding::kRow
-                                             : InputRounding::kUnrotated
+                                             : InputRounding::kTwoTerms
         ) {}
 
   static constexpr Quantization w8a8() {

@@ -27,7 +27,10 @@ static_assert(kGroup == kActivationGroup, "one scale of the weights for each of 
 
 const PanelLayout& layout_of(QuantizedFormat format) {
   static constexpr PanelLayout kLayouts[] = {
-      Int8Weights::kLayout, Int4Weights::kLayout, Uint4Weights::kLayout};
+      Int8Weights::kLayout,
+      Int4Weights::kLayout,
+      Uint4Weights<64>::kLayout,
+      Uint4Weights<32>::kLayout};
   return kLayouts[static_cast<size_t>(format)];
 }
 
@@ -65,37 +68,18 @@ class PanelReader {
         panel_(reinterpret_cast<const unsigned char*>(panel.data())),
         num_groups_(num_groups) {}
 
-  float scale(size_t row, size_t group) const {
-    const unsigned char* const scales = panel_ + layout_.scales_offset(group);
-    float group_scale = scales[row];
-    if (format_ == QuantizedFormat::kUint4) {
-      Float16 half;
-      std::memcpy(&half, scales + row * sizeof half, sizeof half);
-      group_scale = to_float(half);
-    }
-    float row_scale = 0.0F;
-    std::memcpy(
-        &row_scale,
-        panel_ + layout_.row_scales_offset(num_groups_) + row * sizeof row_scale,
-        sizeof row_scale
-    );
-    return group_scale * row_scale;
+  float value(size_t row, size_t column) const {
+    if (!are_codes(format_)) return weight(row, column) * scale(row, column / kGroup);
+    const size_t group = column / kGroup;
+    const size_t place = column % kGroup / scale_inputs(format_) * kRows + row;
+    const float scale = to_float(at<Float16>(layout_.scales_offset(group), place));
+    const float base = to_float(at<Float16>(layout_.bases_offset(group), place));
+    return (static_cast<float>(nibble(row, column)) * scale + base) * row_scale(row);
   }
 
-  // In units of its scale.
-  float weight(size_t row, size_t column) const {
-    const size_t group = column / kGroup;
-    const size_t input = column % kGroup;
-    const unsigned char* const codes = panel_ + layout_.codes_offset(group);
-    if (format_ == QuantizedFormat::kInt8) {
-      const size_t place = (input / 4 * kRows + row) * 4 + input % 4;
-      return static_cast<float>(codes[place]) - 128.0F;
-    }
-    const int byte = codes[byte_of_nibble(row, input)];
-    int code = input % 8 < 4 ? byte & 15 : byte >> 4;
-    code = format_ == QuantizedFormat::kInt4 ? kInt4Codes[code]
-                                             : code + panel_[layout_.zeros_offset(group) + row];
-    return static_cast<float>(code) - 128.0F;
+  // REQUIRES: int8 or int4.
+  float scale(size_t row, size_t group) const {
+    return static_cast<float>(panel_[layout_.scales_offset(group) + row]) * row_scale(row);
   }
 
  private:
@@ -103,14 +87,40 @@ class PanelReader {
   const PanelLayout& layout_;
   const unsigned char* panel_;
   size_t num_groups_;
+
+  template <class T>
+  T at(size_t offset, size_t place) const {
+    T value;
+    std::memcpy(&value, panel_ + offset + place * sizeof value, sizeof value);
+    return value;
+  }
+  float row_scale(size_t row) const {
+    return at<float>(layout_.row_scales_offset(num_groups_), row);
+  }
+  int nibble(size_t row, size_t column) const {
+    const size_t input = column % kGroup;
+    const size_t place = layout_.codes_offset(column / kGroup) + byte_of_nibble(row, input);
+    return input % 8 < 4 ? panel_[place] & 15 : panel_[place] >> 4;
+  }
+  // In units of its scale.
+  float weight(size_t row, size_t column) const {
+    if (format_ == QuantizedFormat::kInt4) {
+      return static_cast<float>(kInt4Codes[nibble(row, column)]) - 128.0F;
+    }
+    const size_t input = column % kGroup;
+    const size_t place = (input / 4 * kRows + row) * 4 + input % 4;
+    return static_cast<float>(panel_[layout_.codes_offset(column / kGroup) + place]) - 128.0F;
+  }
 };
 
-// The power of two by which scales of a row become float16 of 2^14 to 2^15 at most; what is not
-// finite does not count.
-float row_scale_of(std::span<const float> scales) {
+// The power of two by which scales and bases of a row become float16 of 2^14 to 2^15 at most; what
+// is not finite does not count.
+float row_scale_of(std::span<const float> scales, std::span<const float> bases) {
   float peak = 0.0F;
-  for (const float scale : scales) {
-    if (std::isfinite(scale)) peak = std::max(peak, std::fabs(scale));
+  for (const std::span<const float> values : {scales, bases}) {
+    for (const float value : values) {
+      if (std::isfinite(value)) peak = std::max(peak, std::fabs(value));
+    }
   }
   int exponent = 0;
   std::frexp(peak, &exponent);
@@ -120,7 +130,7 @@ float row_scale_of(std::span<const float> scales) {
 }  // namespace
 
 std::string_view name_of(QuantizedFormat format) {
-  constexpr std::string_view kNames[] = {"int8", "int4", "uint4"};
+  constexpr std::string_view kNames[] = {"int8", "int4", "uint4", "uint4"};
   return kNames[static_cast<size_t>(format)];
 }
 
@@ -179,38 +189,44 @@ std::span<std::byte> QuantizedMatrix::panel(size_t index) {
 }
 
 void QuantizedMatrix::pack_codes(size_t index, const CodedRows& rows) {
-  CHECK(format_ == QuantizedFormat::kUint4, "codes go into a matrix of such");
+  CHECK(are_codes(format_), "codes go into a matrix of such");
   const size_t num_rows = rows.codes.size() / num_columns_;
+  const size_t num_inputs = scale_inputs(format_);
+  const size_t num_scales = div_ceil(num_columns_, num_inputs);
   CHECK(
       num_rows <= kRows && rows.codes.size() == num_rows * num_columns_ &&
-          rows.scales.size() == num_rows * num_groups() && rows.zeros.size() == rows.scales.size(),
-      "at most 16 rows, with a scale and a zero point for each of their groups"
+          rows.scales.size() == num_rows * num_scales && rows.bases.size() == rows.scales.size(),
+      "at most 16 rows, with all their scales and bases"
   );
   const PanelLayout& layout = layout_of(format_);
   auto* const bytes = reinterpret_cast<unsigned char*>(panel(index).data());
   std::memset(bytes, 0, panel_bytes());
   for (size_t row = 0; row < num_rows; ++row) {
-    const std::span<const float> scales = rows.scales.subspan(row * num_groups(), num_groups());
-    const float row_scale = row_scale_of(scales);
+    const std::span<const float> scales = rows.scales.subspan(row * num_scales, num_scales);
+    const std::span<const float> bases = rows.bases.subspan(row * num_scales, num_scales);
+    const float row_scale = row_scale_of(scales, bases);
     std::memcpy(
         bytes + layout.row_scales_offset(num_groups()) + row * sizeof row_scale,
         &row_scale,
         sizeof row_scale
     );
-    for (size_t group = 0; group < num_groups(); ++group) {
-      const float scale = scales[group] / row_scale;
-      const Float16 half = to_float16(std::isfinite(scale) ? scale : 0.0F);
-      std::memcpy(bytes + layout.scales_offset(group) + row * sizeof half, &half, sizeof half);
-      const uint8_t zero = rows.zeros[row * num_groups() + group] & 15;
-      bytes[layout.zeros_offset(group) + row] = static_cast<unsigned char>(128 - zero);
-      unsigned char* const codes = bytes + layout.codes_offset(group);
-      for (size_t input = 0; input < kGroup; ++input) {
-        const size_t column = group * kGroup + input;
-        const uint8_t code =
-            column < num_columns_ ? rows.codes[row * num_columns_ + column] & 15 : zero;
-        codes[byte_of_nibble(row, input)] |=
-            static_cast<unsigned char>(input % 8 < 4 ? code : code << 4);
-      }
+    const auto put_half = [&](size_t offset, size_t place, float value) {
+      const float scaled = value / row_scale;
+      const Float16 half = to_float16(std::isfinite(scaled) ? scaled : 0.0F);
+      std::memcpy(bytes + offset + place * sizeof half, &half, sizeof half);
+    };
+    for (size_t i = 0; i < num_scales; ++i) {
+      const size_t group = i * num_inputs / kGroup;
+      const size_t place = i * num_inputs % kGroup / num_inputs * kRows + row;
+      put_half(layout.scales_offset(group), place, scales[i]);
+      put_half(layout.bases_offset(group), place, bases[i]);
+    }
+    for (size_t column = 0; column < num_columns_; ++column) {
+      const int code = rows.codes[row * num_columns_ + column] & 15;
+      const size_t input = column % kGroup;
+      unsigned char* const codes = bytes + layout.codes_offset(column / kGroup);
+      codes[byte_of_nibble(row, input)] |=
+          static_cast<unsigned char>(input % 8 < 4 ? code : code << 4);
     }
   }
 }
@@ -250,7 +266,7 @@ void QuantizedMatrix::pack_panel(
 }
 
 std::vector<float> QuantizedMatrix::rotate_rows(std::span<const float> rows, Isa isa) const {
-  CHECK(format_ != QuantizedFormat::kUint4, "uint4 is not rounded to");
+  CHECK(!are_codes(format_), "nothing is rounded to codes of other tools");
   CHECK(rows.size() % num_columns_ == 0 && rows.size() / num_columns_ <= kRows, "at most 16 rows");
   const size_t width = num_groups() * kGroup;
   const size_t num_rows = rows.size() / num_columns_;
@@ -279,10 +295,9 @@ void QuantizedMatrix::copy_row(size_t row, std::span<float> out) const {
   const PanelReader rounded(format_, panel(row / kRows), num_groups());
   std::vector<float> values(num_groups() * kGroup);
   for (size_t column = 0; column < values.size(); ++column) {
-    values[column] =
-        rounded.weight(row % kRows, column) * rounded.scale(row % kRows, column / kGroup);
+    values[column] = rounded.value(row % kRows, column);
   }
-  if (format_ != QuantizedFormat::kUint4) {
+  if (!are_codes(format_)) {
     rotate(Isa::kReference, values, rotation_size(num_columns_));
   }
   std::copy_n(values.begin(), out.size(), out.begin());

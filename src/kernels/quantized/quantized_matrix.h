@@ -19,14 +19,14 @@
 //
 //          float [16]                           scales of the rows
 //
-// uint4 is what other tools have made (AWQ, GPTQ, compressed-tensors), as they made it: rows that
-// are not rotated, codes 0 .. 15, and for each group a zero point and a scale of any size. weight =
-// (code - zero point) * group scale * row scale, exact where a group's scale is 2^-28 of its row's
-// largest or more and has 11 bits, as a float16 has. Its panels are those of int4, but codes are
-// not indices and before every four groups there are
+// uint4 is what other tools have made (AWQ, GPTQ, compressed-tensors, GGUF), as they made it: rows
+// that are not rotated, codes 0 .. 15, and a scale and a base, the weight of code 0, of each 64 or
+// 32 inputs. weight = (code * scale + base) * row scale; scales and bases are kept to 11 bits, as a
+// float16 has them, down to 2^-28 of the largest of their row. Panels are those of int4, but codes
+// are not indices, and before every group there are, with two parts to a group for 32 inputs,
 //
-//          float16 [4][16 rows]                 scales of the groups
-//          uint8   [4][16 rows]                 128 - their zero points
+//          float16 [parts][16 rows]             scales
+//          float16 [parts][16 rows]             bases
 //
 // A second place to read from, all scales behind all codes, costs up to a third of the bandwidth.
 #pragma once
@@ -48,24 +48,34 @@ namespace millrace {
 
 struct ErrorFeedback;
 
-enum class QuantizedFormat { kInt8, kInt4, kUint4 };
+// kUint4By32: of 32 inputs.
+enum class QuantizedFormat { kInt8, kInt4, kUint4, kUint4By32 };
+
+// Whether they are those of other tools.
+constexpr bool are_codes(QuantizedFormat format) {
+  return format == QuantizedFormat::kUint4 || format == QuantizedFormat::kUint4By32;
+}
+// Inputs that share a scale.
+constexpr size_t scale_inputs(QuantizedFormat format) {
+  return format == QuantizedFormat::kUint4By32 ? 32 : 64;
+}
 
 // "int8", "int4", "uint4": the spellings of `--quantization`.
 [[nodiscard]] std::string_view name_of(QuantizedFormat format);
 // Of what weights can be rounded to: int8 and int4.
 [[nodiscard]] std::optional<QuantizedFormat> quantized_format_from_name(std::string_view name);
 
-// Up to 16 rows as another tool has quantized them.
+// Up to 16 rows as another tool has quantized them: weight = code * scale + base.
 struct CodedRows {
   std::span<const uint8_t> codes;  // [rows, columns], 0 .. 15
-  std::span<const float> scales;   // [rows, groups of 64 columns]
-  std::span<const uint8_t> zeros;  // the same, 0 .. 15
+  std::span<const float> scales;   // [rows, ceil(columns / scale_inputs())]
+  std::span<const float> bases;    // the same
 };
 
 class QuantizedMatrix {
  public:
   static constexpr size_t kPanelRows = 16;
-  static constexpr size_t kGroup = 64;  // inputs that share a scale
+  static constexpr size_t kGroup = 64;  // inputs whose codes lie together
 
   QuantizedMatrix() = default;
 
@@ -93,8 +103,8 @@ class QuantizedMatrix {
   std::span<const std::byte> panel(size_t index) const;
   std::span<std::byte> panel(size_t index);
 
-  // Puts rows [index * 16, + n) in their place, scales to 11 bits; those that are not finite become
-  // 0. REQUIRES: uint4.
+  // Puts rows [index * 16, + n) in their place; scales and bases that are not finite become 0.
+  // REQUIRES: uint4.
   void pack_codes(size_t index, const CodedRows& rows);
 
   // Rotates and rounds rows [index * 16, + n) and puts them in their place. `rows`: [n,

@@ -93,33 +93,36 @@ TEST(QuantizedMatrix, HasTheSameBitsOfAnyWeightsPackedByEveryInstructionSet) {
   }
 }
 
-// Part groups, part panels, and scales that differ by five powers of ten.
+// Part groups, part panels, and scales and bases that differ by five powers of ten.
 TEST(QuantizedMatrix, KeepsWhatOthersHaveQuantized) {
-  for (const size_t num_columns : {40, 128, 200, 320}) {
-    const std::vector<float> rows = random_floats(19 * num_columns, 8);
-    CodedRowsData data = coded(rows, num_columns);
-    for (size_t i = 0; i < data.scales.size(); ++i) {
-      data.scales[i] = to_float(to_float16(std::pow(0.1F, static_cast<float>(i % 6))));
-    }
-    QuantizedMatrix matrix = *QuantizedMatrix::allocate(QuantizedFormat::kUint4, 19, num_columns);
-    const size_t num_groups = matrix.num_groups();
-    for (size_t panel = 0; panel < 2; ++panel) {
-      const size_t first = panel * 16;
-      const size_t count = panel == 0 ? 16 : 3;
-      CodedRows part = data.view();
-      part.codes = part.codes.subspan(first * num_columns, count * num_columns);
-      part.scales = part.scales.subspan(first * num_groups, count * num_groups);
-      part.zeros = part.zeros.subspan(first * num_groups, count * num_groups);
-      matrix.pack_codes(panel, part);
-    }
-    std::vector<float> found(num_columns);
-    for (size_t row = 0; row < 19; ++row) {
-      matrix.copy_row(row, found);
-      for (size_t i = 0; i < num_columns; ++i) {
-        const size_t group = row * num_groups + i / 64;
-        const int difference = data.codes[row * num_columns + i] - data.zeros[group];
-        ASSERT_EQ(found[i], static_cast<float>(difference) * data.scales[group])
-            << num_columns << ": " << row << ' ' << i;
+  for (const QuantizedFormat format : {QuantizedFormat::kUint4, QuantizedFormat::kUint4By32}) {
+    for (const size_t num_columns : {24, 40, 128, 200, 320}) {
+      const size_t num_inputs = scale_inputs(format);
+      const std::vector<float> rows = random_floats(19 * num_columns, 8);
+      CodedRowsData data = coded(rows, num_columns, num_inputs);
+      for (size_t i = 0; i < data.scales.size(); ++i) {
+        data.scales[i] = to_float(to_float16(std::pow(0.1F, static_cast<float>(i % 6))));
+        data.bases[i] = to_float(to_float16(-3.0F * std::pow(0.1F, static_cast<float>(i % 5))));
+      }
+      QuantizedMatrix matrix = *QuantizedMatrix::allocate(format, 19, num_columns);
+      const size_t num_scales = data.scales.size() / 19;
+      for (size_t panel = 0; panel < 2; ++panel) {
+        const size_t first = panel * 16;
+        const size_t count = panel == 0 ? 16 : 3;
+        CodedRows part = data.view();
+        part.codes = part.codes.subspan(first * num_columns, count * num_columns);
+        part.scales = part.scales.subspan(first * num_scales, count * num_scales);
+        part.bases = part.bases.subspan(first * num_scales, count * num_scales);
+        matrix.pack_codes(panel, part);
+      }
+      const std::vector<float> values = data.values(num_columns, num_inputs);
+      std::vector<float> found(num_columns);
+      for (size_t row = 0; row < 19; ++row) {
+        matrix.copy_row(row, found);
+        for (size_t i = 0; i < num_columns; ++i) {
+          ASSERT_EQ(found[i], values[row * num_columns + i])
+              << num_inputs << ' ' << num_columns << ": " << row << ' ' << i;
+        }
       }
     }
   }
@@ -132,8 +135,11 @@ TEST(QuantizedMatrix, TakesTheBytesThatItSays) {
   );
   EXPECT_EQ(QuantizedMatrix::num_bytes(QuantizedFormat::kInt4, 16, 896), 14U * (512 + 16) + 96);
   EXPECT_EQ(quantized(QuantizedFormat::kInt4, random_floats(896, 1), 896).num_bytes(), 7488U);
-  // And a zero point, and two bytes of scale.
-  EXPECT_EQ(QuantizedMatrix::num_bytes(QuantizedFormat::kUint4, 16, 896), 14U * 512 + 4 * 192 + 64);
+  // Two bytes of scale and of base, of a group or of each half of it.
+  constexpr QuantizedFormat kCodes = QuantizedFormat::kUint4;
+  constexpr QuantizedFormat kCodesBy32 = QuantizedFormat::kUint4By32;
+  EXPECT_EQ(QuantizedMatrix::num_bytes(kCodes, 16, 896), 14U * (512 + 64) + 64);
+  EXPECT_EQ(QuantizedMatrix::num_bytes(kCodesBy32, 16, 896), 14U * (512 + 128) + 64);
   EXPECT_FALSE(QuantizedMatrix::num_bytes(QuantizedFormat::kInt8, 16, SIZE_MAX / 8));
   EXPECT_FALSE(QuantizedMatrix::num_bytes(QuantizedFormat::kInt8, SIZE_MAX / 2, 1024));
 }

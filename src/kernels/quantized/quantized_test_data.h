@@ -18,43 +18,45 @@ namespace millrace {
 
 constexpr QuantizedFormat kQuantizedFormats[] = {QuantizedFormat::kInt8, QuantizedFormat::kInt4};
 constexpr Quantization kQuantizations[] = {
-    QuantizedFormat::kInt8, Quantization::w8a8(), QuantizedFormat::kInt4, QuantizedFormat::kUint4};
+    QuantizedFormat::kInt8,
+    Quantization::w8a8(),
+    QuantizedFormat::kInt4,
+    QuantizedFormat::kUint4,
+    QuantizedFormat::kUint4By32};
 
 // Rows as other tools quantize them: to codes between the least and the largest of a group.
 struct CodedRowsData {
   std::vector<uint8_t> codes;
   std::vector<float> scales;
-  std::vector<uint8_t> zeros;
+  std::vector<float> bases;
 
-  CodedRows view() const { return {codes, scales, zeros}; }
+  CodedRows view() const { return {codes, scales, bases}; }
 
-  // The weights that they stand for: [n, num_columns].
-  std::vector<float> values(size_t num_columns) const {
-    const size_t num_groups = div_ceil(num_columns, QuantizedMatrix::kGroup);
+  // The weights that they stand for: [n, num_columns]. `num_inputs`: that share a scale.
+  std::vector<float> values(size_t num_columns, size_t num_inputs) const {
+    const size_t num_scales = div_ceil(num_columns, num_inputs);
     std::vector<float> weights(codes.size());
     for (size_t i = 0; i < weights.size(); ++i) {
-      const size_t row = i / num_columns;
-      const size_t group = row * num_groups + i % num_columns / QuantizedMatrix::kGroup;
-      weights[i] = static_cast<float>(codes[i] - zeros[group]) * scales[group];
+      const size_t place = i / num_columns * num_scales + i % num_columns / num_inputs;
+      weights[i] = static_cast<float>(codes[i]) * scales[place] + bases[place];
     }
     return weights;
   }
 };
 
-// `rows`: [n, num_columns].
-inline CodedRowsData coded(std::span<const float> rows, size_t num_columns) {
-  constexpr size_t kGroup = QuantizedMatrix::kGroup;
+// `rows`: [n, num_columns]. Zero is a code of each group.
+inline CodedRowsData coded(std::span<const float> rows, size_t num_columns, size_t num_inputs) {
   CodedRowsData data;
   for (size_t row = 0; row < rows.size() / num_columns; ++row) {
-    for (size_t begin = 0; begin < num_columns; begin += kGroup) {
-      const size_t count = std::min(kGroup, num_columns - begin);
+    for (size_t begin = 0; begin < num_columns; begin += num_inputs) {
+      const size_t count = std::min(num_inputs, num_columns - begin);
       const std::span<const float> values = rows.subspan(row * num_columns + begin, count);
       const float least = std::min(0.0F, *std::ranges::min_element(values));
       const float most = std::max(0.0F, *std::ranges::max_element(values));
       const float scale = to_float(to_float16(std::max((most - least) / 15.0F, 1e-4F)));
       const float zero = std::round(std::clamp(-least / scale, 0.0F, 15.0F));
       data.scales.push_back(scale);
-      data.zeros.push_back(static_cast<uint8_t>(zero));
+      data.bases.push_back(to_float(to_float16(-zero * scale)));
       for (const float value : values) {
         const float code = std::clamp(std::round(value / scale) + zero, 0.0F, 15.0F);
         data.codes.push_back(static_cast<uint8_t>(code));
@@ -74,8 +76,8 @@ inline QuantizedMatrix quantized(
     const size_t begin = panel * 16;
     const size_t count = std::min<size_t>(16, num_rows - begin);
     const auto of_panel = rows.subspan(begin * num_columns, count * num_columns);
-    if (format == QuantizedFormat::kUint4) {
-      matrix.pack_codes(panel, coded(of_panel, num_columns).view());
+    if (are_codes(format)) {
+      matrix.pack_codes(panel, coded(of_panel, num_columns, scale_inputs(format)).view());
     } else {
       matrix.pack_panel(panel, of_panel, isa);
     }

@@ -4,23 +4,21 @@
 //
 //   Floats, Weights, Inputs, Sums     sixteen floats; 16 x 4 bytes; four inputs; sixteen integers
 //   load_weights(p)                   64 bytes
-//   low_codes(p, lut), high_codes     the lower and upper four bits of 64 bytes, looked up
+//   low_bits(p), high_bits(p)         the lower and upper four bits of 64 bytes
+//   low_codes(p, lut), high_codes     the same, looked up
 //   load_table()                      sixteen bytes, for the two above
-//   low_differences(p, zeros), ...    the lower and upper four bits of 64 bytes, plus `zeros`
-//   load_zeros(p)                     sixteen bytes, four times each, for the two above
 //   broadcast_inputs(p), broadcast_sum(i)
 //   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
 //   add(a, b)                         of sums
 //   as_floats(sums)                   the same bits
+//   total(high, low)                  256 * high + low, as floats
 //   load_scales(p)                    sixteen unsigned bytes as floats
-//   load_half_scales(p)               sixteen float16 as floats
 //
 // Sums over a group are exact, so their order is free; floats are added group by group, ascending.
 // `Scales` says what inputs share a scale (scaled_sums_lanes.h).
 #pragma once
 
 #include "kernels/lanes.h"
-#include "kernels/quantized/decoded_weights_lanes.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/scaled_sums_lanes.h"
 #include "kernels/quantized/tile_memory_lanes.h"
@@ -45,19 +43,32 @@ struct QuantizedTile {
   size_t hint_bytes = 0;
 };
 
+template <class Dots, bool kHigh>
+[[gnu::always_inline]] inline typename Dots::Weights read_weights(
+    Int8Weights, const unsigned char* group, size_t step, typename Dots::Table
+) {
+  return Dots::load_weights(group + (2 * step + (kHigh ? 1 : 0)) * 64);
+}
+template <class Dots, bool kHigh>
+[[gnu::always_inline]] inline typename Dots::Weights read_weights(
+    Int4Weights, const unsigned char* group, size_t step, typename Dots::Table table
+) {
+  return kHigh ? Dots::high_codes(group + step * 64, table)
+               : Dots::low_codes(group + step * 64, table);
+}
+
 // Inputs 8 * step to + 4, or the four after those.
 template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_four_inputs(
     const GroupPlace<kPanels, kTokens>& place,
     size_t step,
-    const Decoder<Dots, Weights> (&decoders)[kPanels],
+    typename Dots::Table table,
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
   typename Dots::Weights weights[kPanels];
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    weights[panel] =
-        read_weights<Dots, kHigh>(Weights{}, place.weights[panel], step, decoders[panel]);
+    weights[panel] = read_weights<Dots, kHigh>(Weights{}, place.weights[panel], step, table);
   }
 #pragma GCC unroll 12
   for (size_t token = 0; token < kTokens; ++token) {
@@ -76,14 +87,14 @@ template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
 template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void multiply_group(
     const GroupPlace<kPanels, kTokens>& place,
-    const Decoder<Dots, Weights> (&decoders)[kPanels],
+    typename Dots::Table table,
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
   if constexpr (kPanels * kTokens > 3) {
 #pragma GCC unroll 8
     for (size_t step = 0; step < kGroupSteps; ++step) {
-      add_four_inputs<Dots, Weights, false>(place, step, decoders, sums);
-      add_four_inputs<Dots, Weights, true>(place, step, decoders, sums);
+      add_four_inputs<Dots, Weights, false>(place, step, table, sums);
+      add_four_inputs<Dots, Weights, true>(place, step, table, sums);
     }
   } else {
     typename Dots::Sums others[kPanels][kTokens];
@@ -96,8 +107,8 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
     }
 #pragma GCC unroll 8
     for (size_t step = 0; step < kGroupSteps; ++step) {
-      add_four_inputs<Dots, Weights, false>(place, step, decoders, sums);
-      add_four_inputs<Dots, Weights, true>(place, step, decoders, others);
+      add_four_inputs<Dots, Weights, false>(place, step, table, sums);
+      add_four_inputs<Dots, Weights, true>(place, step, table, others);
     }
 #pragma GCC unroll 8
     for (size_t panel = 0; panel < kPanels; ++panel) {
@@ -105,6 +116,22 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
       for (size_t token = 0; token < kTokens; ++token) {
         sums[panel][token] = Dots::add(sums[panel][token], others[panel][token]);
       }
+    }
+  }
+}
+
+// tile.sums of the groups before.
+template <class Dots, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void load_totals(
+    const QuantizedTile& tile, typename Dots::Floats (&totals)[kPanels][kTokens]
+) {
+  using Floats = typename Dots::Floats;
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 12
+    for (size_t token = 0; token < kTokens; ++token) {
+      const float* before = tile.sums + (panel * kTokens + token) * kLanes;
+      totals[panel][token] = tile.group_begin == 0 ? Floats::zero() : Floats::load(before);
     }
   }
 }
@@ -149,16 +176,9 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   const size_t panel_stride = task.panel_bytes;
   const size_t num_terms = task.num_terms;
   const size_t num_parts = task.num_groups * num_terms;
-  Decoder<Dots, Weights> decoders[kPanels];
+  const typename Dots::Table table = Dots::load_table();
   Floats totals[kPanels][kTokens];  // in registers: every index is known when compiling
-#pragma GCC unroll 8
-  for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 12
-    for (size_t token = 0; token < kTokens; ++token) {
-      const float* before = tile.sums + (panel * kTokens + token) * kLanes;
-      totals[panel][token] = tile.group_begin == 0 ? Floats::zero() : Floats::load(before);
-    }
-  }
+  load_totals<Dots>(tile, totals);
   const size_t part_end = tile.group_end * num_terms;
   const size_t tile_parts = part_end - tile.group_begin * num_terms;
   const size_t lines_per_part = (tile.ahead.num_lines + tile_parts - 1) / tile_parts;
@@ -170,10 +190,6 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   for (size_t part = group * num_terms; part < part_end; ++part) {
     place.inputs.forget_origins();
     place.weights_at(panels + Weights::kLayout.codes_offset(group), panel_stride);
-#pragma GCC unroll 8
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-      decoders[panel] = decoder_of<Dots>(Weights{}, panels + panel * panel_stride, group);
-    }
     const unsigned char* begin = row + num_parts * kGroupInputs + part * sizeof(int);
     const ScalesPlace scales = {
         .weights = panels + Weights::kLayout.scales_offset(group),
@@ -196,7 +212,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
         ask_for_bytes<Weights::kGroupBytes>(place.weights[0] + tile.hint_bytes);
       }
     }
-    multiply_group<Dots, Weights>(place, decoders, sums);
+    multiply_group<Dots, Weights>(place, table, sums);
     if constexpr (kPanels > 1) {
       ask_for_weights(tile.ahead, next_line, lines_per_part);
     }

@@ -25,26 +25,6 @@ struct ScalesPlace {
   size_t term;
 };
 
-// Sixteen scales of a group's weights.
-template <class Dots>
-[[gnu::always_inline]] inline typename Dots::Floats load_group_scales(
-    Int8Weights, const unsigned char* p
-) {
-  return Dots::load_scales(p);
-}
-template <class Dots>
-[[gnu::always_inline]] inline typename Dots::Floats load_group_scales(
-    Int4Weights, const unsigned char* p
-) {
-  return Dots::load_scales(p);
-}
-template <class Dots>
-[[gnu::always_inline]] inline typename Dots::Floats load_group_scales(
-    Uint4Weights, const unsigned char* p
-) {
-  return Dots::load_half_scales(p);
-}
-
 // Adds a group's sums times the scales of its weights and of its inputs. The integer sums began
 // with the bits of kRoundingShift (EncodedRows), so that their own bits are the floats
 // kRoundingShift + sum, and one fused operation multiplies them by the weights' scale, as exactly
@@ -64,7 +44,7 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
     const unsigned char* p = scales.weights + panel * scales.panel_bytes;
-    group_scales[panel] = load_group_scales<Dots>(Weights{}, p);
+    group_scales[panel] = Dots::load_scales(p);
     shifts[panel] = Floats::mul(group_scales[panel], Floats::broadcast(kRoundingShift));
   }
   const unsigned char* input_scales = scales.inputs;
@@ -97,7 +77,7 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
     const unsigned char* p = scales.weights + panel * scales.panel_bytes;
-    const Floats group_scale = Floats::mul(load_group_scales<Dots>(Weights{}, p), of_term);
+    const Floats group_scale = Floats::mul(Dots::load_scales(p), of_term);
 #pragma GCC unroll 12
     for (size_t token = 0; token < kTokens; ++token) {
       const Floats shifted = Dots::as_floats(sums[panel][token]);
