@@ -19,7 +19,7 @@ usage: bench/cpu.sh [OPTIONS]
   --model DIR            a folder with config.json, run with random weights (default: configs/Qwen2-0.5B)
   --tokenizer DIR        of that model (default: ../shared/data/tokenizers/qwen2.5)
   --formats A,B          of: bf16,int8,w8a8,int4,uint4 (default: all); w8a8, millrace's faster int8, stands beside the others' int8;
-                         uint4, a GPTQ checkpoint as it is, beside their int4, and vLLM's reading of the same files
+                         uint4, a GPTQ checkpoint (of SmolLM2 its own file) as it is, beside their int4, and vLLM's reading of the same files
   --only A,B             of: qwen,smollm2,serving,grid (default: all)
   --batch-size A,B       of decodes and of the grid (default: 1,4,8)
   --context-len N        of one more decode, of ours alone (default: 8192)
@@ -214,7 +214,7 @@ if "qwen" in only:
                    "rivals": rivals, "cases": cases(int(env["context_len"]))})
 if "smollm2" in only:
     models.append({"name": "SmolLM2-135M, the default model (it fits in the caches of some machines)",
-                   "ours": {name: "smollm2" for name in formats if name != "uint4"}, "rivals": llamas("smollm2"), "cases": cases(0)})
+                   "ours": {name: "smollm2" for name in formats}, "rivals": llamas("smollm2"), "cases": cases(0)})
 MAX_MODEL_LEN = 2048
 
 def servers(num_streams, caches_prefixes):

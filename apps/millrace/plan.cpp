@@ -55,9 +55,12 @@ Result<MemoryPlanOptions> options_of(
   const bool asks = *kept && are_codes((*kept)->format);
   const bool may_keep_codes = asks || (!*kept && flags.quantization == "auto");
   if (may_keep_codes && checkpoint.weights) {
-    const Result<QuantizedFormat> format = format_of_codes(config, *checkpoint.weights);
-    if (format) options.quantization = *format;
-    if (!format && asks) return format.error();
+    Result<CodedMatrices> coded = CodedMatrices::find(config, *checkpoint.weights);
+    if (!coded && asks) return coded.error();
+    if (coded) {
+      options.quantization = coded->format();
+      options.coded = std::make_shared<CodedMatrices>(*std::move(coded));
+    }
   }
   options.weight_dtype = dtype->value_or(automatic_dtype(config, checkpoint));
   options.kv_dtype = kv_dtype->value_or(options.weight_dtype);

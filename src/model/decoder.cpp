@@ -262,9 +262,17 @@ const WeightMatrix& Decoder::matrix_after(const MatrixPlace& place) const {
   return layers[0].qkv;
 }
 
+InputRounding Decoder::rounding_of(const WeightMatrix& weights, MatrixKind kind) const {
+  if (weights.quantized() == nullptr) return {};
+  // Beside codes: the head, and what was stored in more bits.
+  const bool is_beside_codes =
+      are_codes(parts_.quantization->format) && !are_codes(weights.quantized()->format());
+  return input_rounding(is_beside_codes ? QuantizedFormat::kInt8 : *parts_.quantization, kind);
+}
+
 void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {
   if (observer_ != nullptr) observer_->observe(place, args.x);
-  if (parts_.quantization) args.rounding = input_rounding(*parts_.quantization, place.kind);
+  args.rounding = rounding_of(args.weights, place.kind);
   args.scratch = parts_.workspace.linear_scratch.bytes();
   args.next = matrix_after(place).panels();
   multiply(executor_, args);
@@ -272,7 +280,7 @@ void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {
 
 void Decoder::expert_product(MatrixKind kind, MultiplyArgs args) {
   const size_t num_parts = static_cast<size_t>(parts_.config.moe->num_experts);
-  if (parts_.quantization) args.rounding = input_rounding(*parts_.quantization, kind);
+  args.rounding = rounding_of(args.weights, kind);
   args.scratch = parts_.workspace.linear_scratch.bytes();
   args.groups = RowGroups{
       .groups = parts_.workspace.routes.groups(),

@@ -88,6 +88,7 @@ class Decoder {
   LinearEpilogue residual_epilogue() const;
   void sum_over_ranks(Rows hidden);
   // Which matrix is multiplied after that one; after the head the next forward()'s first.
+  InputRounding rounding_of(const WeightMatrix& weights, MatrixKind kind) const;
   const WeightMatrix& matrix_after(const MatrixPlace& place) const;
   // A product with one of the model's matrices, in the workspace's scratch.
   void product(const MatrixPlace& place, MultiplyArgs args);

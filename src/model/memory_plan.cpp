@@ -92,8 +92,10 @@ int64_t stored_bytes(const StoredTensor& tensor, MatrixFormat format) {
   return static_cast<int64_t>(*bytes);
 }
 
-MatrixFormat format_of(const WeightFormat& format, TensorRole role) {
-  switch (role) {
+MatrixFormat format_of(
+    const WeightFormat& format, const CodedMatrices* coded, const ExpectedTensor& tensor
+) {
+  switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kRouter:
     case TensorRole::kNorm:
@@ -103,8 +105,10 @@ MatrixFormat format_of(const WeightFormat& format, TensorRole role) {
     case TensorRole::kAttention:
     case TensorRole::kMlp:
     case TensorRole::kExperts:
-      return format.of_layers();
+      break;
   }
+  const bool is_matrix = tensor.info.shape.size() == 2;
+  if (coded != nullptr && is_matrix) return coded->format_of(tensor.info.name, format);
   return format.of_layers();
 }
 
@@ -128,11 +132,13 @@ int64_t& component(WeightBytes& bytes, TensorRole role) {
   return bytes.mlp;
 }
 
-WeightBytes count_weights(const ModelConfig& config, const WeightFormat& format) {
+WeightBytes count_weights(
+    const ModelConfig& config, const WeightFormat& format, const CodedMatrices* coded
+) {
   WeightBytes bytes;
   for (const ExpectedTensor& tensor : expected_tensors_with_roles(config)) {
     const StoredTensor stored = stored_tensor(tensor.info, config);
-    component(bytes, tensor.role) += stored_bytes(stored, format_of(format, tensor.role));
+    component(bytes, tensor.role) += stored_bytes(stored, format_of(format, coded, tensor));
     const bool is_tied = tensor.role == TensorRole::kEmbedding && config.tie_word_embeddings;
     if (is_tied && format.quantization) bytes.lm_head += stored_bytes(stored, format.of_head());
   }
@@ -233,7 +239,8 @@ Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOption
   plan.max_model_len =
       options.max_model_len != 0 ? options.max_model_len : config.max_position_embeddings;
   plan.num_parameters = num_parameters(config);
-  plan.weights = count_weights(config, {options.weight_dtype, options.quantization});
+  plan.weights =
+      count_weights(config, {options.weight_dtype, options.quantization}, options.coded.get());
   plan.activations = count_activations(config, plan);
   plan.kv_bytes_per_token =
       2 * config.num_layers * config.kv_size() * static_cast<int64_t>(size_of(options.kv_dtype));

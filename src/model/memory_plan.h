@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "kernels/quantized/quantization.h"
+#include "model/coded_matrices.h"
 #include "model/config.h"
 #include "tensor/dtype.h"
 
@@ -17,6 +19,8 @@ namespace millrace {
 struct MemoryPlanOptions {
   DType weight_dtype = DType::kBFloat16;
   std::optional<Quantization> quantization = {};  // as CpuModelOptions
+  // With uint4: which matrices are stored so; null: all.
+  std::shared_ptr<const CodedMatrices> coded = nullptr;
   DType kv_dtype = DType::kBFloat16;
   int64_t block_size = 16;                // token slots of a KV block
   int64_t max_num_batched_tokens = 2048;  // tokens of one step

@@ -53,9 +53,9 @@ class TinyWeights : public WeightSource {
     }
   }
 
-  // Those values, rounded.
+  // Those values, rounded; but those of tensors of another storage are not.
   size_t scale_inputs(const TensorInfo& tensor) const override {
-    return tensor.shape.size() == 2 ? 64 : 0;
+    return tensor.shape.size() == 2 && tensor.storage == StorageType::kF32 ? 64 : 0;
   }
   void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out

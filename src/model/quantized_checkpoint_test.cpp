@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/quantized/quantized_weights.h"
 #include "checkpoint/safetensors.h"
+#include "model/coded_matrices.h"
 #include "model/gptq_test_file.h"
 
 namespace millrace {
@@ -52,7 +53,9 @@ TEST(QuantizedCheckpoint, MayBeAMixtureOfExperts) {
   );
   ASSERT_TRUE(weights) << weights.error().message;
   EXPECT_EQ(logits_of(config, **weights), logits_of(config, file));
-  EXPECT_EQ(*format_of_codes(config, **weights), QuantizedFormat::kUint4);
+  const Result<CodedMatrices> coded = CodedMatrices::find(config, **weights);
+  ASSERT_TRUE(coded) << coded.error().message;
+  EXPECT_EQ(coded->others(DType::kFloat32), "");
 }
 
 // The head, which is rounded to 8 bits, makes nearly all of the difference.
@@ -61,7 +64,9 @@ TEST(QuantizedCheckpoint, IsNearlyThatModelAsUint4) {
   const TemporaryDirectory directory;
   const GptqFile file(config, GroupOrder::kNeighbours);
   const Opened opened = open_file(directory, file);
-  EXPECT_EQ(*format_of_codes(opened.config, *opened.checkpoint.weights), QuantizedFormat::kUint4);
+  const auto coded = CodedMatrices::find(opened.config, *opened.checkpoint.weights);
+  ASSERT_TRUE(coded) << coded.error().message;
+  EXPECT_EQ(coded->format(), QuantizedFormat::kUint4);
   const std::vector<float> exact = logits_of(config, file);
   const std::vector<float> found =
       logits_of(opened.config, *opened.checkpoint.weights, QuantizedFormat::kUint4);
@@ -75,13 +80,16 @@ TEST(QuantizedCheckpoint, IsNearlyThatModelAsUint4) {
   EXPECT_LT(std::sqrt(error / square), 0.006);
 }
 
+// Of these matrices `down` alone has more than one group.
 TEST(QuantizedCheckpoint, HasNoCodesWhereGroupsAreInAnyOrder) {
   const TemporaryDirectory directory;
   const GptqFile file(tiny_config(ModelFamily::kQwen2), GroupOrder::kAny);
   const Opened opened = open_file(directory, file);
-  const auto checked = format_of_codes(opened.config, *opened.checkpoint.weights);
-  ASSERT_FALSE(checked);
-  EXPECT_EQ(checked.error().where, "model.layers.0.mlp.down_proj.weight");
+  const auto coded = CodedMatrices::find(opened.config, *opened.checkpoint.weights);
+  ASSERT_TRUE(coded) << coded.error().message;
+  EXPECT_EQ(
+      coded->others(DType::kFloat16), "3 of 12 matrices are stored otherwise and kept as float16"
+  );
 }
 
 }  // namespace

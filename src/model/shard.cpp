@@ -203,28 +203,4 @@ void ShardedWeights::read_codes(
   copy_part(bases, whole_scales, out.bases, column / out.num_inputs);
 }
 
-Result<QuantizedFormat> format_of_codes_of_ranks(
-    const ModelConfig& config, const WeightSource& weights, int32_t num_ranks
-) {
-  Result<QuantizedFormat> format = format_of_codes(config, weights);
-  if (!format || num_ranks == 1) return format;
-  for (int32_t rank = 0; rank < num_ranks; ++rank) {
-    const ModelShard shard = {.rank = rank, .world_size = num_ranks};
-    const Result<ModelConfig> part = shard_config(config, shard);
-    if (!part) return part.error();
-    const auto weights_of_rank = ShardedWeights::make(config, shard, weights);
-    if (!weights_of_rank) return weights_of_rank.error();
-    const Result<QuantizedFormat> of_rank = format_of_codes(*part, **weights_of_rank);
-    if (!of_rank) {
-      const Error& error = of_rank.error();
-      return Error{
-          error.code,
-          fmt::format("rank {} of {}: {}", rank, num_ranks, error.message),
-          error.where};
-    }
-    if (scale_inputs(*of_rank) < scale_inputs(*format)) format = of_rank;
-  }
-  return format;
-}
-
 }  // namespace millrace

@@ -66,10 +66,4 @@ class ShardedWeights : public WeightSource {
   std::vector<Slice> slices_;  // of each tensor of index_
 };
 
-// What keeps the codes of each rank's part of a model; format_of_codes() where `num_ranks` is 1.
-// The error says whose part it is.
-Result<QuantizedFormat> format_of_codes_of_ranks(
-    const ModelConfig& config, const WeightSource& weights, int32_t num_ranks
-);
-
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/coded_matrices.h"
 #include "model/model_test_data.h"
 
 namespace millrace {
@@ -165,10 +166,11 @@ TEST(Shard, CodesAreSplitAsValuesAre) {
 TEST(Shard, CodesAreThoseOfEachRankOrOfNone) {
   const ModelConfig config = config_with_everything();
   const TinyWeights whole(config, 5);
-  EXPECT_EQ(*format_of_codes_of_ranks(config, whole, 1), QuantizedFormat::kUint4);
-  const Result<QuantizedFormat> of_two = format_of_codes_of_ranks(config, whole, 2);
+  EXPECT_EQ(coded_matrices_of_ranks(config, whole, 1)->format(), QuantizedFormat::kUint4);
+  const Result<CodedMatrices> of_two = coded_matrices_of_ranks(config, whole, 2);
   ASSERT_FALSE(of_two);  // heads that begin within a group
   EXPECT_THAT(of_two.error().message, testing::StartsWith("rank 1 of 2: tensor 'model.layers.0"));
+  EXPECT_THAT(of_two.error().message, testing::EndsWith("within a group that shares a scale"));
   EXPECT_EQ(of_two.error().where, "model.layers.0.self_attn.o_proj.weight");
 }
 

@@ -104,29 +104,6 @@ bool is_bias_of_zeros(const TensorInfo& tensor, const WeightSource& source) {
   return std::ranges::all_of(values, [](float value) { return value == 0; });
 }
 
-Result<void> check_tensor(const TensorInfo& expected, const TensorInfo* found) {
-  if (found == nullptr) {
-    return not_found(
-        fmt::format(
-            "tensor '{}' is missing: expected shape {}", expected.name, format_shape(expected.shape)
-        ),
-        expected.name
-    );
-  }
-  if (found->shape != expected.shape) {
-    return invalid_argument(
-        fmt::format(
-            "tensor '{}' has shape {}: expected {}",
-            expected.name,
-            format_shape(found->shape),
-            format_shape(expected.shape)
-        ),
-        expected.name
-    );
-  }
-  return check_readable(*found);
-}
-
 // A head that is stored beside tied embeddings is passed over, so it must be the same matrix.
 Result<void> check_tied_head(const TensorInfo& embedding, const WeightSource& source) {
   const TensorInfo* head = source.find("lm_head.weight");
@@ -201,6 +178,29 @@ int64_t num_parameters(const ModelConfig& config) {
   return total;
 }
 
+Result<void> check_tensor(const TensorInfo& expected, const TensorInfo* found) {
+  if (found == nullptr) {
+    return not_found(
+        fmt::format(
+            "tensor '{}' is missing: expected shape {}", expected.name, format_shape(expected.shape)
+        ),
+        expected.name
+    );
+  }
+  if (found->shape != expected.shape) {
+    return invalid_argument(
+        fmt::format(
+            "tensor '{}' has shape {}: expected {}",
+            expected.name,
+            format_shape(found->shape),
+            format_shape(expected.shape)
+        ),
+        expected.name
+    );
+  }
+  return check_readable(*found);
+}
+
 Result<void> check_tensors(const ModelConfig& config, const WeightSource& source) {
   std::unordered_set<std::string> used;
   for (TensorInfo& expected : expected_tensors(config)) {
@@ -224,31 +224,6 @@ Result<void> check_tensors(const ModelConfig& config, const WeightSource& source
   }
   if (!config.tie_word_embeddings) return {};
   return check_tied_head(*source.find("model.embed_tokens.weight"), source);
-}
-
-Result<QuantizedFormat> format_of_codes(const ModelConfig& config, const WeightSource& source) {
-  QuantizedFormat format = QuantizedFormat::kUint4;
-  for (const ExpectedTensor& expected : expected_tensors_with_roles(config)) {
-    const TensorRole role = expected.role;
-    const bool is_of_layers =
-        role == TensorRole::kAttention || role == TensorRole::kMlp || role == TensorRole::kExperts;
-    if (!is_of_layers || expected.info.shape.size() != 2) continue;
-    const TensorInfo* tensor = source.find(expected.info.name);
-    if (Result<void> found = check_tensor(expected.info, tensor); !found) return found.error();
-    const size_t num_inputs = source.scale_inputs(*tensor);
-    if (num_inputs == 0) {
-      return invalid_argument(
-          fmt::format(
-              "tensor '{}' is not stored in 4 bits with a scale for each 32 neighbouring inputs, "
-              "or a multiple of that: uint4 takes nothing else",
-              expected.info.name
-          ),
-          expected.info.name
-      );
-    }
-    if (num_inputs < scale_inputs(format)) format = QuantizedFormat::kUint4By32;
-  }
-  return format;
 }
 
 }  // namespace millrace

@@ -24,16 +24,15 @@ struct ExpectedTensor {
 std::vector<ExpectedTensor> expected_tensors_with_roles(const ModelConfig& config);
 std::vector<TensorInfo> expected_tensors(const ModelConfig& config);
 
-// What keeps the codes of all matrices of the layers, but for routers. kNotFound or
-// kInvalidArgument naming the first that is missing, or of which `source` has no codes of 4 bits
-// (WeightSource::scale_inputs).
-Result<QuantizedFormat> format_of_codes(const ModelConfig& config, const WeightSource& source);
-
 // The tensors of a layer's router: one row for each expert, then that of a shared expert's gate.
 std::vector<std::string> router_names(const MoeConfig& moe, size_t layer);
 
 // Elements of all expected tensors: what a model card calls its parameters.
 int64_t num_parameters(const ModelConfig& config);
+
+// kNotFound: it is nullptr; kInvalidArgument or kUnsupported: of another shape, or of a type that
+// cannot be read.
+Result<void> check_tensor(const TensorInfo& expected, const TensorInfo* found);
 
 // Whether `source` holds each expected tensor, of its shape and of a type that can be read, and
 // nothing that would be left unused. Known to be harmless and passed over: rotary tables that older

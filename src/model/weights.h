@@ -71,7 +71,7 @@ using FeedbackSource = std::function<ErrorFeedback(const MatrixPlace& place)>;
 
 // Reads every tensor, rounds matrices to `format` and packs them.
 // Refuses, before anything is read, what check_tensors() refuses: a tensor that is missing, has
-// another shape or would be left unused; what format_of_codes() refuses, of codes; and bfloat16
+// another shape or would be left unused; what CodedMatrices::find() refuses, of codes; and bfloat16
 // matrices that PackedMatrix has no room for.
 // kResourceExhausted for memory. Errors of experts are not fed back.
 Result<ModelWeights> load_weights(

@@ -13,6 +13,7 @@
 #include "checkpoint/dummy.h"
 #include "cuda/cuda_runner.h"
 #include "engine/step_budget.h"
+#include "model/coded_matrices.h"
 #include "model/cpu_model.h"
 #include "model/kv_budget.h"
 #include "model/kv_cache.h"
@@ -21,12 +22,12 @@
 #include "model/tensor_parallel.h"
 #include "model/weight_names.h"
 #include "server/cuda_options.h"
+#include "server/local_memory.h"
 #include "server/local_part.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kKvCacheBytesDefaultMax = int64_t{4} << 30;  // as vLLM's on CPUs
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 Result<Checkpoint> open(const LocalModelOptions& options) {
@@ -59,42 +60,6 @@ Result<int32_t> model_len(const ModelConfig& config, const EngineConfig& engine)
   );
 }
 
-Result<MemoryPlan> plan(
-    const ModelConfig& config, const LocalModelOptions& options, const CpuModelOptions& model
-) {
-  Result<MemoryPlan> plan = plan_memory(
-      config,
-      {.weight_dtype = model.dtype,
-       .quantization = model.quantization,
-       .kv_dtype = model.kv_dtype,
-       .block_size = model.block_size,
-       .max_num_batched_tokens = model.max_num_batched_tokens,
-       .max_num_seqs = model.max_num_logits,
-       .max_model_len = model.max_model_len,
-       .num_threads = static_cast<int64_t>(options.num_threads),
-       .available_bytes = options.available_bytes}
-  );
-  if (!plan) return plan.error();
-  if (const Result<void> fit = check_weights_fit(config, *plan); !fit) {
-    return Error{fit.error().code, fit.error().message, options.text.model};
-  }
-  return plan;
-}
-
-// What the KV cache may take: as asked, else what all sequences at their longest could use, up to
-// 4 GiB (or one whole sequence, if that is more) and to what is free.
-int64_t kv_bytes(const MemoryPlan& plan, const LocalModelOptions& options) {
-  if (options.kv_cache_bytes) return *options.kv_cache_bytes;
-  const int64_t blocks_each = div_ceil(plan.max_model_len, plan.options.block_size);
-  const int64_t one_sequence = blocks_each * plan.bytes_per_block();
-  const double usable = static_cast<double>(one_sequence + plan.bytes_per_block()) *
-                        static_cast<double>(options.engine.max_num_seqs);
-  const int64_t bound = std::min(
-      std::max(kKvCacheBytesDefaultMax, one_sequence), plan.num_blocks * plan.bytes_per_block()
-  );
-  return usable < static_cast<double>(bound) ? static_cast<int64_t>(usable) : bound;
-}
-
 Result<std::unique_ptr<WeightSource>> weights_of(
     Checkpoint& checkpoint, const ModelConfig& config, const LocalModelOptions& options
 ) {
@@ -111,15 +76,28 @@ Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& o
     const bool may_keep =
         options.keeps_codes && !options.quantization && options.device != DeviceChoice::kCuda;
     if (config->stored_quantization || (!asks && !may_keep)) return config;
-    const Result<QuantizedFormat> format =
-        format_of_codes_of_ranks(*config, *checkpoint.weights, options.tensor_parallel_size);
-    if (!format && asks) return format.error();
-    if (format) options.quantization = *format;
+    const Result<CodedMatrices> coded =
+        coded_matrices_of_ranks(*config, *checkpoint.weights, options.tensor_parallel_size);
+    if (!coded && asks) return coded.error();
+    if (coded) options.quantization = coded->format();
     return config;
   }
   if (!options.quantization) options.quantization = config->stored_quantization;
   config->stored_quantization.reset();
   return config;
+}
+
+// With uint4, of stored weights; else nullptr.
+Result<std::shared_ptr<const CodedMatrices>> coded_of(
+    const Checkpoint& checkpoint, const ModelConfig& config, const CpuModelOptions& model
+) {
+  std::shared_ptr<const CodedMatrices> coded;
+  const bool keeps_codes = model.quantization && are_codes(model.quantization->format);
+  if (!checkpoint.weights || !keeps_codes) return coded;
+  Result<CodedMatrices> found = CodedMatrices::find(config, *checkpoint.weights);
+  if (!found) return found.error();
+  coded = std::make_shared<const CodedMatrices>(*std::move(found));
+  return coded;
 }
 
 LoadProgress progress_of(const LocalModelOptions& options) {
@@ -223,6 +201,10 @@ std::unique_ptr<ModelRunner> runner_of(std::unique_ptr<CpuModel> model, ProcessG
   return std::make_unique<TensorParallelRunner>(std::move(model), *group);
 }
 
+void add_line(std::string line, std::vector<std::string>& lines) {
+  if (!line.empty()) lines.push_back(std::move(line));
+}
+
 void add_group_line(const ProcessGroup* group, std::vector<std::string>& lines) {
   if (group == nullptr) return;
   lines.push_back(fmt::format(
@@ -241,10 +223,12 @@ Result<LoadedRunner> load_cpu_runner(
   if (!model) return model.error();
   const Result<ModelConfig> part = part_of(config, options);
   if (!part) return part.error();
-  const Result<MemoryPlan> memory = plan(*part, options, *model);
+  const Result<std::shared_ptr<const CodedMatrices>> coded = coded_of(checkpoint, config, *model);
+  if (!coded) return coded.error();
+  const Result<MemoryPlan> memory = plan_local_memory(*part, options, *model, *coded);
   if (!memory) return memory.error();
   const Result<KvBudget> budget = plan_kv_budget({
-      .num_bytes = kv_bytes(*memory, options),
+      .num_bytes = kv_cache_bytes(*memory, options),
       .bytes_per_block = memory->bytes_per_block(),
       .block_size = model->block_size,
       .max_model_len = model->max_model_len,
@@ -271,6 +255,7 @@ Result<LoadedRunner> load_cpu_runner(
       ),
       budget->text,
   };
+  if (*coded) add_line((*coded)->others(model->dtype), lines);
   add_group_line(options.group, lines);
   add_speculation_line(options.engine, lines);
   const ModelBytes bytes = {

@@ -58,6 +58,7 @@ TEST(LocalModel, ChoosesTheStepOfADummyModelByTheFormatThatItIsStoredIn) {
   EXPECT_EQ(step_tokens(options), 256);
 }
 
+// Of all matrices, or of all but some.
 TEST(LocalModel, KeepsWhatIsStoredInFourBits) {
   const ModelConfig config = tiny_config(ModelFamily::kQwen2);
   for (const GroupOrder order : {GroupOrder::kNeighbours, GroupOrder::kAny}) {
@@ -73,25 +74,10 @@ TEST(LocalModel, KeepsWhatIsStoredInFourBits) {
     LocalModelOptions options = dummy_options(folder.path());
     EXPECT_EQ(quantization_of_runner(options), std::nullopt);
     options.keeps_codes = true;
-    std::optional<Quantization> kept;
-    if (order == GroupOrder::kNeighbours) kept = QuantizedFormat::kUint4;
-    EXPECT_EQ(quantization_of_runner(options), kept);
+    EXPECT_EQ(quantization_of_runner(options), Quantization(QuantizedFormat::kUint4));
     options.quantization = QuantizedFormat::kInt8;
     EXPECT_EQ(quantization_of_runner(options), Quantization(QuantizedFormat::kInt8));
   }
-}
-
-TEST(LocalModel, RefusesUint4OfWhatIsStoredOtherwise) {
-  const testing_files::TemporaryDirectory folder;
-  folder.write("config.json", kGptqConfig);
-  const GptqFile file(tiny_config(ModelFamily::kQwen2), GroupOrder::kAny);
-  ASSERT_TRUE(file.write(folder.path("model.safetensors")));
-  LocalModelOptions options = dummy_options(folder.path());
-  options.load_format = LoadFormat::kAuto;
-  options.quantization = QuantizedFormat::kUint4;
-  const Result<LocalRunner> runner = load_local_runner(options);
-  ASSERT_FALSE(runner.ok());
-  EXPECT_EQ(runner.error().where, "model.layers.0.mlp.down_proj.weight");
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ template <class Dots, bool kHigh, size_t kPanels, size_t kTokens>
 #pragma GCC unroll 2
       for (size_t panel = 0; panel < kPanels; ++panel) {
         auto& sum = sums[panel][token][byte];
-        sum = Dots::dot(weights[panel], input, sum);
+        sum = Dots::dot_codes(weights[panel], input, sum);
       }
     }
   }

@@ -65,6 +65,17 @@ struct Avx2Dots {
   [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
     return {dot_eight(weights.lo, inputs, sums.lo), dot_eight(weights.hi, inputs, sums.hi)};
   }
+  // Two products of codes are within 16 bits.
+  [[gnu::always_inline]] static __m256i dot_eight_codes(
+      __m256i weights, __m256i inputs, __m256i sums
+  ) {
+    const __m256i pairs = _mm256_maddubs_epi16(weights, inputs);
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  [[gnu::always_inline]] static Sums dot_codes(Weights weights, Inputs inputs, Sums sums) {
+    return {
+        dot_eight_codes(weights.lo, inputs, sums.lo), dot_eight_codes(weights.hi, inputs, sums.hi)};
+  }
   [[gnu::always_inline]] static Sums add(Sums a, Sums b) {
     return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
   }

@@ -10,6 +10,9 @@ struct Dots : Avx512DotsBase {
   [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
     return _mm512_dpbusd_epi32(sums, weights, inputs);
   }
+  [[gnu::always_inline]] static Sums dot_codes(Weights weights, Inputs inputs, Sums sums) {
+    return dot(weights, inputs, sums);
+  }
 };
 
 // 32 registers: twice 2 x 6 sums, 2 panels of weights, an input, the codes and their mask.

@@ -9,6 +9,7 @@
 //   load_table()                      sixteen bytes, for the two above
 //   broadcast_inputs(p), broadcast_sum(i)
 //   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
+//   dot_codes(weights, inputs, sums)  the same of weights up to 15
 //   add(a, b)                         of sums
 //   as_floats(sums)                   the same bits
 //   total(high, low)                  256 * high + low, as floats

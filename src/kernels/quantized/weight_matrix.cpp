@@ -81,13 +81,17 @@ void WeightMatrix::pack_panel(
 size_t multiply_scratch_bytes(
     const WeightFormat& format, size_t num_threads, size_t num_tokens, size_t num_inputs
 ) {
-  if (!format.quantization) {
+  const auto plain = [&] {
     return linear_scratch_bytes(format.dtype, num_threads, num_tokens, num_inputs);
-  }
+  };
+  if (!format.quantization) return plain();
   // Rows whose groups have scales of their own are no shorter than those that have one.
   InputRounding longest = InputRounding::kGroups;
   if (num_terms_of(format.quantization->rounding) == 2) longest = format.quantization->rounding;
-  return linear_quantized_scratch_bytes(longest, num_threads, num_tokens, num_inputs);
+  const size_t quantized =
+      linear_quantized_scratch_bytes(longest, num_threads, num_tokens, num_inputs);
+  // Beside codes there may be matrices of other formats.
+  return are_codes(format.quantization->format) ? std::max(quantized, plain()) : quantized;
 }
 
 RowsForm form_between(

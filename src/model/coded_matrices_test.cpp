@@ -1,0 +1,147 @@
+// Models of which other tools have stored most matrices in 4 bits, and some in more.
+#include "model/coded_matrices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/memory_plan.h"
+#include "model/model_test_data.h"
+
+namespace millrace {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kFirst = "model.layers.0.";
+const std::string kSecond = "model.layers.1.";
+
+// As llama.cpp's mixtures have them: v in more bits, and one matrix in none.
+TinyWeights mixture(const ModelConfig& config) {
+  TinyWeights weights(config, 5);
+  for (TensorInfo& tensor : weights.mutable_tensors()) {
+    if (tensor.name == kFirst + "self_attn.v_proj.weight") tensor.storage = StorageType::kQ6_K;
+    if (tensor.name == kSecond + "mlp.down_proj.weight") tensor.storage = StorageType::kF16;
+  }
+  return weights;
+}
+
+CpuModelOptions options_of_codes() {
+  CpuModelOptions options;
+  options.dtype = DType::kFloat32;
+  options.quantization = QuantizedFormat::kUint4;
+  options.num_blocks = 16;
+  options.max_model_len = 200;
+  options.max_num_batched_tokens = 64;
+  options.max_num_logits = 64;
+  return options;
+}
+
+TEST(CodedMatrices, AreWholeMatricesOfStoredCodes) {
+  const ModelConfig config = tiny_config(ModelFamily::kQwen3);
+  const Result<CodedMatrices> coded = CodedMatrices::find(config, mixture(config));
+  ASSERT_TRUE(coded) << coded.error().message;
+  EXPECT_EQ(coded->format(), QuantizedFormat::kUint4);
+  const WeightFormat format = {DType::kFloat16, QuantizedFormat::kUint4By32};
+  const auto format_of = [&](const std::string& name) { return coded->format_of(name, format); };
+  for (const char* const part : {"q_proj", "k_proj", "v_proj"}) {
+    const std::string name = std::string("self_attn.") + part + ".weight";
+    EXPECT_EQ(format_of(kFirst + name), MatrixFormat(QuantizedFormat::kInt8)) << part;
+    EXPECT_EQ(format_of(kSecond + name), MatrixFormat(QuantizedFormat::kUint4By32)) << part;
+  }
+  EXPECT_EQ(format_of(kSecond + "mlp.down_proj.weight"), MatrixFormat(DType::kFloat16));
+  EXPECT_EQ(format_of(kSecond + "mlp.up_proj.weight"), MatrixFormat(QuantizedFormat::kUint4By32));
+  EXPECT_EQ(
+      coded->others(DType::kFloat16),
+      "1 of 12 matrices are stored otherwise and kept as float16, "
+      "1 of 12 matrices are stored otherwise and kept as int8"
+  );
+}
+
+TEST(CodedMatrices, OfALayersExpertsAreOne) {
+  const ModelConfig config = tiny_mixture();
+  TinyWeights weights(config, 5);
+  for (TensorInfo& tensor : weights.mutable_tensors()) {
+    if (tensor.name == kFirst + "mlp.experts.3.up_proj.weight") tensor.storage = StorageType::kQ5_K;
+  }
+  const Result<CodedMatrices> coded = CodedMatrices::find(config, weights);
+  ASSERT_TRUE(coded) << coded.error().message;
+  const WeightFormat format = {DType::kFloat16, QuantizedFormat::kUint4};
+  EXPECT_EQ(
+      coded->format_of(kFirst + "mlp.experts.0.gate_proj.weight", format),
+      MatrixFormat(QuantizedFormat::kInt8)
+  );
+  EXPECT_EQ(
+      coded->format_of(kFirst + "mlp.shared_expert.gate_proj.weight", format),
+      MatrixFormat(QuantizedFormat::kUint4)
+  );
+  ThreadPool threads(2);
+  const auto loaded = load_weights(config, weights, format, threads);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ(loaded->layers[0].experts->gate_up.quantized()->format(), QuantizedFormat::kInt8);
+  EXPECT_EQ(loaded->layers[0].experts->down.quantized()->format(), QuantizedFormat::kUint4);
+}
+
+TEST(CodedMatrices, AreRefusedWhereMostWeightsAreStoredOtherwise) {
+  const ModelConfig config = tiny_config(ModelFamily::kLlama);
+  TinyWeights weights(config, 5);
+  for (TensorInfo& tensor : weights.mutable_tensors()) {
+    if (tensor.name.find(".mlp.") != std::string::npos) tensor.storage = StorageType::kBF16;
+  }
+  const Result<CodedMatrices> coded = CodedMatrices::find(config, weights);
+  ASSERT_FALSE(coded);
+  EXPECT_EQ(coded.error().where, kFirst + "mlp.gate_proj.weight");
+  EXPECT_THAT(coded.error().message, HasSubstr("so are most of the layers' weights"));
+}
+
+// The logits of the same model in float32 but for what int8 and 4 bits cost, and the bytes that the
+// plan counts.
+TEST(CodedMatrices, AreLoadedBesideOthers) {
+  const ModelConfig config = tiny_config(ModelFamily::kLlama);
+  const TinyWeights weights = mixture(config);
+  const CpuModelOptions options = options_of_codes();
+  ThreadPool threads(2);
+  const auto model = CpuModel::load(config, weights, options, threads);
+  ASSERT_TRUE(model) << model.error().message;
+
+  const WeightFormat format = {options.dtype, options.quantization};
+  const Result<ModelWeights> loaded = load_weights(config, weights, format, threads);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ(loaded->layers[0].qkv.quantized()->format(), QuantizedFormat::kInt8);
+  EXPECT_NE(loaded->layers[1].down.packed(), nullptr);
+  EXPECT_EQ(loaded->layers[1].qkv.quantized()->format(), QuantizedFormat::kUint4);
+
+  Result<CodedMatrices> coded = CodedMatrices::find(config, weights);
+  ASSERT_TRUE(coded) << coded.error().message;
+  MemoryPlanOptions plan_options;
+  plan_options.weight_dtype = options.dtype;
+  plan_options.quantization = options.quantization;
+  plan_options.coded = std::make_shared<CodedMatrices>(*std::move(coded));
+  plan_options.max_num_batched_tokens = 64;
+  plan_options.max_num_seqs = 64;
+  plan_options.max_model_len = 200;
+  plan_options.num_threads = 2;
+  const Result<MemoryPlan> plan = plan_memory(config, plan_options);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(
+      plan->weights.total() - plan->weights.norms,
+      static_cast<int64_t>((*model)->num_weight_bytes())
+  );
+
+  // All of it in 4 bits is further from it.
+  const TinyWeights all_codes(config, 5);
+  const std::vector<float> exact = logits_of(config, weights);
+  const auto error_of = [&](const TinyWeights& source) {
+    const std::vector<float> found = logits_of(config, source, options.quantization);
+    double error = 0.0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      error += std::pow(static_cast<double>(found[i] - exact[i]), 2);
+    }
+    return error;
+  };
+  EXPECT_LT(error_of(weights), error_of(all_codes));
+}
+
+}  // namespace
+}  // namespace millrace
