@@ -151,7 +151,7 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
       "--quantization",
       flags.quantization,
       "auto (matrices stored in 4 bits stay so), none, or round matrices while loading: int8, "
-      "w8a8 (faster, worse) or int4; uint4: refuse those that are not stored in 4 bits"
+      "w8a8 (faster, worse) or int4; uint4: refuse models that are not stored in 4 bits"
   );
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block, a multiple of 16");

@@ -100,7 +100,7 @@ std::string CodedMatrices::others(DType dtype) const {
   for (const auto& [format, count] : counts) {
     text += text.empty() ? "" : ", ";
     text += fmt::format(
-        "{} of {} matrices are stored otherwise and kept as {}", count, matrices_.size(), format
+        "{} of {} matrices are stored otherwise, and kept as {}", count, matrices_.size(), format
     );
   }
   return text;

@@ -32,7 +32,7 @@ class CodedMatrices {
   // of the layers that is no router.
   MatrixFormat format_of(std::string_view name, const WeightFormat& format) const;
 
-  // "12 of 80 matrices are stored otherwise and kept as int8"; empty: none is.
+  // "12 of 80 matrices are stored otherwise, and kept as int8"; empty: none is.
   std::string others(DType dtype) const;
 
   // kInvalidArgument naming a tensor of which `other`, the same model's, keeps the matrix in

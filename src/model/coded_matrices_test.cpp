@@ -54,8 +54,8 @@ TEST(CodedMatrices, AreWholeMatricesOfStoredCodes) {
   EXPECT_EQ(format_of(kSecond + "mlp.up_proj.weight"), MatrixFormat(QuantizedFormat::kUint4By32));
   EXPECT_EQ(
       coded->others(DType::kFloat16),
-      "1 of 12 matrices are stored otherwise and kept as float16, "
-      "1 of 12 matrices are stored otherwise and kept as int8"
+      "1 of 12 matrices are stored otherwise, and kept as float16, "
+      "1 of 12 matrices are stored otherwise, and kept as int8"
   );
 }
 

@@ -161,7 +161,7 @@ void ShardedWeights::read_rows(
 size_t ShardedWeights::scale_inputs(const TensorInfo& tensor) const {
   const Slice& slice = slices_[index_.position_of(tensor)];
   const size_t stored = source_.scale_inputs(*slice.whole);
-  for (const size_t num_inputs : {64, 32}) {
+  for (const size_t num_inputs : {size_t{64}, size_t{32}}) {
     const bool begins_a_group = static_cast<size_t>(slice.column) % num_inputs == 0;
     if (num_inputs <= stored && begins_a_group) return num_inputs;
   }

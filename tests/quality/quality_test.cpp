@@ -73,6 +73,19 @@ TEST(Quality, SmolLm2InFourBitsStaysWhatItIs) {
   }
 }
 
+// What `--quantization auto` makes of the default model's own file, in groups of 32: beside float32
+// of the same values.
+TEST(Quality, SmolLm2AsItsFileHasItStaysWhatItIs) {
+  const std::optional<std::string> path = smollm2_path();
+  if (!path) GTEST_SKIP() << "the default model is missing: ./dev setup fetches it";
+  const Loaded base = load(*path, std::nullopt, DType::kFloat32);
+  const Loaded kept = load(*path, QuantizedFormat::kUint4By32, DType::kFloat16);
+  const Divergence divergence = compare(*base.model, *kept.model, golden_answers("smollm2.json"));
+  fmt::print("{}\n", divergence.row("uint4, its own file"));
+  EXPECT_LE(divergence.mean_kl(), 5e-4);
+  EXPECT_GT(divergence.mean_kl(), 0.0);
+}
+
 TEST(Quality, Stories260kStaysWithinItsBounds) {
   const std::string path = MILLRACE_SOURCE_DIR "/../shared/data/models/stories260k";
   if (!std::filesystem::exists(path)) {
