@@ -31,7 +31,7 @@ struct PlanFlags {
 // With its weights, whose tensors say whether they stay as they are stored, where that is open and
 // they are there.
 Result<Checkpoint> open(const PlanFlags& flags, const std::string& path) {
-  if (flags.quantization == "auto") {
+  if (flags.quantization == "auto" || flags.quantization == "uint4") {
     Result<Checkpoint> checkpoint = open_checkpoint(path);
     if (checkpoint || checkpoint.error().code != ErrorCode::kNotFound) return checkpoint;
   }

@@ -61,7 +61,7 @@ Result<CodedMatrices> CodedMatrices::find(const ModelConfig& config, const Weigh
     if (num_inputs == 0) {
       num_others += size;
       if (first_other == nullptr) first_other = tensor;
-    } else if (num_inputs < ::millrace::scale_inputs(found.format_)) {
+    } else if (num_inputs < scale_inputs(found.format_)) {
       found.format_ = QuantizedFormat::kUint4By32;
     }
   }

@@ -129,6 +129,25 @@ TEST(CodedMatrices, AreLoadedBesideOthers) {
       static_cast<int64_t>((*model)->num_weight_bytes())
   );
 
+  // The same bits however the tokens come.
+  const std::vector<TokenId> prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3};
+  const auto logits_in_chunks = [&](int32_t chunk_tokens) {
+    const std::vector<std::vector<TokenId>> prompts = {prompt};
+    std::vector<TestSequence> sequences = make_sequences(**model, prompts, 1);
+    std::vector<float> all;
+    while (sequences[0].num_left() > 0) {
+      const TestChunk chunk{&sequences[0], std::min(chunk_tokens, sequences[0].num_left())};
+      const std::span<const float> logits =
+          (*model)->forward(make_batch(std::span(&chunk, 1), (*model)->block_size()));
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    return all;
+  };
+  const std::vector<float> at_once = logits_in_chunks(18);
+  for (const int32_t chunk_tokens : {1, 3, 7}) {
+    EXPECT_EQ(bits_of(logits_in_chunks(chunk_tokens)), bits_of(at_once)) << chunk_tokens;
+  }
+
   // All of it in 4 bits is further from it.
   const TinyWeights all_codes(config, 5);
   const std::vector<float> exact = logits_of(config, weights);

@@ -176,6 +176,7 @@ class Quantize(unittest.TestCase):
                 (["generate", output, "--prompt", "x", "--quantization", "int4"], "the weights are stored as int8"),
                 (["generate", output, "--prompt", "x", "--quantization", "w8a16"], "auto, none, int8, w8a8, int4 or uint4"),
                 (["generate", STORIES, "--prompt", "x", "--quantization", "uint4"], "is not stored in 4 bits"),
+                (["plan", STORIES, "--quantization", "uint4"], "is not stored in 4 bits"),
                 (["plan", output, "--quantization", "int4"], "the weights are stored as int8, not int4"),
                 (["generate", output, "--prompt", "x", "--quantization", "uint4"], "the weights are stored as int8, not uint4"),
                 (["quantize", output, "-o", output / "again"], "is quantized already"),

@@ -52,24 +52,25 @@ size_t read_word(
 }
 
 // Inputs that share a scale; -1 in the file, 0 here: all of them.
-int64_t read_group_size(JsonFields& fields) {
-  const int64_t size = fields.integer("group_size", kGroup).value_or(-1);
-  if (size == 0) {
-    fields.refuse(ErrorCode::kInvalidArgument, "group_size", "a group of 0 inputs");
-  }
+int64_t read_group_size(JsonFields& fields, std::string_view key = "group_size") {
+  const int64_t size = fields.integer(key, kGroup).value_or(-1);
+  if (size == 0) fields.refuse(ErrorCode::kInvalidArgument, key, "a group of 0 inputs");
   return std::max<int64_t>(size, 0);
 }
 
+// Older files call the two w_bit and q_group_size.
 void read_awq(JsonFields& fields, QuantizationConfig& config) {
-  const int64_t bits = fields.integer("bits", {}).value_or(4);
+  const std::string_view bits_key = fields.find("w_bit") != nullptr ? "w_bit" : "bits";
+  const int64_t bits = fields.integer(bits_key, {}).value_or(4);
   if (bits != 4) {
     fields.refuse(
-        ErrorCode::kUnsupported, "bits", fmt::format("AWQ of {} bits is not supported (4)", bits)
+        ErrorCode::kUnsupported, bits_key, fmt::format("AWQ of {} bits is not supported (4)", bits)
     );
   }
   constexpr std::array<std::string_view, 1> kVersions = {"gemm"};
   read_word(fields, "version", kVersions);
-  config.group_size = read_group_size(fields);
+  const bool is_old = fields.find("q_group_size") != nullptr;
+  config.group_size = read_group_size(fields, is_old ? "q_group_size" : "group_size");
 }
 
 void read_gptq(JsonFields& fields, QuantizationConfig& config) {

@@ -52,6 +52,9 @@ TEST(ReadQuantizationConfig, Awq) {
           "version": "GEMM", "modules_to_not_convert": null})"
   );
   EXPECT_EQ(config.method, QuantizationMethod::kAwq);
+  EXPECT_EQ(config.group_size, 128);
+  EXPECT_EQ(config_of(R"({"quant_method": "awq", "w_bit": 4, "q_group_size": 64})").group_size, 64);
+  EXPECT_EQ(error_of(R"({"quant_method": "awq", "w_bit": 3})").where, "quantization_config.w_bit");
   const Error version = error_of(R"({"quant_method": "awq", "version": "gemv"})");
   EXPECT_THAT(version.message, HasSubstr("version 'gemv' is not supported (gemm)"));
   EXPECT_EQ(version.where, "quantization_config.version");

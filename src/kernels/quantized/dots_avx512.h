@@ -53,9 +53,6 @@ struct Avx512DotsBase {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
   }
-  [[gnu::always_inline]] static Floats load_half_scales(const unsigned char* p) {
-    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
-  }
 };
 
 }  // namespace

@@ -59,7 +59,7 @@ size_t EncodedRows::row_bytes(size_t num_inputs, InputRounding rounding) {
     return round_up<size_t>(num_groups * (2 * kActivationGroup + sizeof(CodedInputs)), 64);
   }
   const size_t num_parts = num_groups * num_terms_of(rounding);
-  const size_t num_scales = has_row_scales(rounding) ? 1 : num_parts;
+  const size_t num_scales = has_row_scales(rounding) ? 1 : num_groups;
   return round_up<size_t>(
       num_parts * (kActivationGroup + sizeof(int32_t)) + num_scales * sizeof(float), 64
   );

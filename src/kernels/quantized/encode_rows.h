@@ -35,9 +35,8 @@ size_t rotation_size(size_t num_inputs);
 //                                              (encode_rows_kernel.h) - 128 * the sum of the
 //                                              values, because weights have 128 added
 //                                              (quantized_matrix.h)
-//   float  scales[num_groups][num_terms], or [1]   of each group and term: input ~ value * scale;
-//                                              or of the row, of two terms (first + second / 254)
-//                                              * scale
+//   float  scales[num_groups], or [1]          of each group: input ~ value * scale; or of the row,
+//                                              of two terms (first + second / 254) * scale
 //
 // and with InputRounding::kUnrotated
 //

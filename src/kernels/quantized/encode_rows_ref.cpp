@@ -150,12 +150,8 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
       encode_group_reference(x, peak, num_terms, values + part * kGroup, start);
       std::memcpy(starts + part * sizeof(int), start, num_terms * sizeof(int));
       const float scale = peak * (1.0F / 127.0F);
-      if (has_row_scales(task.rounding)) {
-        std::memcpy(scales, &scale, sizeof scale);
-        return;
-      }
-      const float of_terms[2] = {scale, scale * kSecondTermScale};
-      std::memcpy(scales + part * sizeof scale, of_terms, num_terms * sizeof scale);
+      const size_t place = has_row_scales(task.rounding) ? 0 : group;
+      std::memcpy(scales + place * sizeof scale, &scale, sizeof scale);
     });
   }
 }

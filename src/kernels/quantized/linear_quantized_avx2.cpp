@@ -94,10 +94,6 @@ struct Avx2Dots {
         _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
         _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
   }
-  [[gnu::always_inline]] static Floats load_half_scales(const unsigned char* p) {
-    const auto* const halves = reinterpret_cast<const __m128i*>(p);
-    return {_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
-  }
 };
 
 // 16 registers, two to a panel: 2 x 2 sums of a group take 8, widened weights 4, inputs 2. The sums

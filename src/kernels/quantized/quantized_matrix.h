@@ -48,7 +48,7 @@ namespace millrace {
 
 struct ErrorFeedback;
 
-// kUint4By32: of 32 inputs.
+// kUint4 has a scale for each 64 inputs, kUint4By32 for each 32.
 enum class QuantizedFormat { kInt8, kInt4, kUint4, kUint4By32 };
 
 // Whether they are those of other tools.
