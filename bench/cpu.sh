@@ -18,8 +18,9 @@ usage: bench/cpu.sh [OPTIONS]
   --convert-python FILE  Python with torch and transformers for it (default: that of --vllm, else of --openvino)
   --model DIR            a folder with config.json, run with random weights (default: configs/Qwen2-0.5B)
   --tokenizer DIR        of that model (default: ../shared/data/tokenizers/qwen2.5)
-  --formats A,B          of: bf16,int8,w8a8,int4,uint4 (default: all); w8a8, millrace's faster int8, stands beside the others' int8;
-                         uint4, a GPTQ checkpoint (of SmolLM2 its own file) as it is, beside their int4, and vLLM's reading of the same files
+  --formats A,B          of: bf16,int8,w8a8,int4,uint4 (default: all of these); w8a8, millrace's faster int8, stands beside the others' int8;
+                         uint4, a GPTQ checkpoint (of SmolLM2 its own file) as it is, beside their int4, and vLLM's reading of the same files;
+                         and llama-quantize's q4_0, q4_k_m, q5_k_m, q6_k, q8_0, iq4_nl, ...: millrace and llama.cpp on the same GGUF file
   --only A,B             of: qwen,smollm2,serving,grid (default: all)
   --batch-size A,B       of decodes and of the grid (default: 1,4,8)
   --context-len N        of one more decode, of ours alone (default: 8192)
@@ -76,8 +77,9 @@ done
 [ -e "$model/config.json" ] || die "no $model/config.json: --model DIR"
 [ -e "$tokenizer/tokenizer.json" ] || die "no $tokenizer/tokenizer.json: --tokenizer DIR"
 wants() { tr ',' '\n' <<<"$only" | grep -qx "$1"; }
-# The formats of other engines' files.
-rival_formats() { tr ',' '\n' <<<"$formats" | sed 's/^w8a8$/int8/; s/^uint4$/int4/' | sort -u; }
+# The formats of other engines' files, and those of files that are read as they are.
+rival_formats() { tr ',' '\n' <<<"$formats" | sed 's/^w8a8$/int8/; s/^uint4$/int4/' | grep -Ev '^i?q[0-9]' | sort -u; }
+file_formats() { tr ',' '\n' <<<"$formats" | grep -E '^i?q[0-9]' || true; }
 has_format() { rival_formats | grep -qx "$1"; }
 
 mkdir -p "$work"
@@ -107,7 +109,7 @@ make_file() {
 
 prepare_ggufs() {
   [ -n "$llama$ik_llama" ] || return 0
-  local quantize
+  local quantize format
   quantize=$(program "${llama:-$ik_llama}" llama-quantize)
   if wants qwen || wants grid; then
     [ -e "$work/$name.bf16.gguf" ] || [ -n "$convert_python" ] || { echo "cpu.sh: no --convert-python: no $name for llama.cpp" >&2; return 0; }
@@ -117,11 +119,17 @@ prepare_ggufs() {
   if wants qwen; then
     has_format int8 && { make_file "$work/$name.int8.gguf" "$quantize" --allow-requantize "$work/$name.bf16.gguf" '{}' Q8_0 || true; }
     has_format int4 && { make_file "$work/$name.int4.gguf" "$quantize" --allow-requantize "$work/$name.bf16.gguf" '{}' Q4_0 || true; }
+    for format in $(file_formats); do
+      make_file "$work/$name.$format.gguf" "$quantize" "$work/$name.bf16.gguf" '{}' "${format^^}" || true
+    done
   fi
   if wants smollm2 && [ -n "$smollm2_gguf" ]; then
     has_format bf16 && { make_file "$work/smollm2.bf16.gguf" "$quantize" --allow-requantize "$smollm2_gguf" '{}' BF16 || true; }
     has_format int8 && { make_file "$work/smollm2.int8.gguf" "$quantize" --allow-requantize "$smollm2_gguf" '{}' Q8_0 || true; }
     ln -sf "$smollm2_gguf" "$work/smollm2.int4.gguf" # Q4_1, as it is
+    for format in $(file_formats); do
+      make_file "$work/smollm2.$format.gguf" "$quantize" --allow-requantize "$smollm2_gguf" '{}' "${format^^}" || true
+    done
   fi
   return 0
 }
@@ -164,7 +172,7 @@ python3 - "$work/plan.json" name="$name" checkpoint="$checkpoint" work="$work" l
   ik_llama="$ik_llama" openvino="$openvino" vllm="$vllm" vllm_cpp="$vllm_cpp" formats="$formats" only="$only" batch_sizes="$batch_sizes" \
   context_len="$context_len" rounds="$rounds" threads="$threads" command="$command" commit="$commit" machine="$machine" \
   load="$load" llama_server="${llama:+$(program "$llama" llama-server)}" <<'PYTHON'
-import json, pathlib, sys
+import json, pathlib, re, sys
 
 env = dict(argument.split("=", 1) for argument in sys.argv[2:])
 work, name, checkpoint, threads = pathlib.Path(env["work"]), env["name"], env["checkpoint"], int(env["threads"])
@@ -174,6 +182,10 @@ commands = {"millrace": f"millrace bench engine DIR --dtype bfloat16 --quantizat
 def present(pattern):
     paths = {name: work / pattern.format({"w8a8": "int8", "uint4": "int4"}.get(name, name)) for name in formats}
     return {name: str(path) for name, path in paths.items() if path.exists()}
+
+def ours(model, plain, others={}):
+    """What millrace reads for each format; those of llama-quantize are files."""
+    return {name: str(work / f"{model}.{name}.gguf") if re.match("i?q[0-9]", name) else others.get(name, plain) for name in formats}
 
 def llamas(model):
     rivals = []
@@ -210,11 +222,11 @@ if "qwen" in only:
         rivals.append({"name": "vllm.cpp", "kind": "vllm.cpp", "build": env["vllm_cpp"], "models": present(name + ".{}.vllm-cpp")})
         commands["vllm.cpp"] = (f"VLLM_CPP_CPU_THREADS={threads} vllm-bench --model DIR --num-prompts B --concurrency B --input-len P "
                                 "--output-len N; it has no Qwen2, so DIR names the same weights a Llama, without the biases of q, k and v")
-    models.append({"name": f"{name}, random weights", "ours": {name: checkpoint + ".gptq" * (name == "uint4") for name in formats},
+    models.append({"name": f"{name}, random weights", "ours": ours(name, checkpoint, {"uint4": checkpoint + ".gptq"}),
                    "rivals": rivals, "cases": cases(int(env["context_len"]))})
 if "smollm2" in only:
     models.append({"name": "SmolLM2-135M, the default model (it fits in the caches of some machines)",
-                   "ours": {name: "smollm2" for name in formats}, "rivals": llamas("smollm2"), "cases": cases(0)})
+                   "ours": ours("smollm2", "smollm2"), "rivals": llamas("smollm2"), "cases": cases(0)})
 MAX_MODEL_LEN = 2048
 
 def servers(num_streams, caches_prefixes):

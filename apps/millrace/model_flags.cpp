@@ -150,8 +150,8 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   line.add(
       "--quantization",
       flags.quantization,
-      "auto (matrices stored in 4 bits stay so), none, or round matrices while loading: int8, "
-      "w8a8 (faster, worse) or int4; uint4: refuse models that are not stored in 4 bits"
+      "auto (what is stored in up to 8 bits stays so), none, or round while loading: int8, "
+      "w8a8 (faster, worse) or int4; stored: refuse models that are not stored in up to 8 bits"
   );
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block, a multiple of 16");
@@ -291,7 +291,7 @@ Result<std::optional<Quantization>> quantization_of_flag(const std::string& name
   if (name == "auto" || name == "none") return std::optional<Quantization>();
   const std::optional<Quantization> quantization = quantization_from_name(name);
   if (quantization) return quantization;
-  return wrong_choice("--quantization", "auto, none, int8, w8a8, int4 or uint4", name);
+  return wrong_choice("--quantization", "auto, none, int8, w8a8, int4 or stored", name);
 }
 
 Result<size_t> num_threads_of_flag(int32_t num_threads) {

@@ -31,7 +31,7 @@ struct PlanFlags {
 // With its weights, whose tensors say whether they stay as they are stored, where that is open and
 // they are there.
 Result<Checkpoint> open(const PlanFlags& flags, const std::string& path) {
-  if (flags.quantization == "auto" || flags.quantization == "uint4") {
+  if (flags.quantization == "auto" || flags.quantization == "stored") {
     Result<Checkpoint> checkpoint = open_checkpoint(path);
     if (checkpoint || checkpoint.error().code != ErrorCode::kNotFound) return checkpoint;
   }
@@ -52,13 +52,13 @@ Result<MemoryPlanOptions> options_of(
   const Result<std::optional<Quantization>> kept = quantization_of(config, *quantization);
   if (!kept) return kept.error();
   options.quantization = *kept;
-  const bool asks = *kept && are_codes((*kept)->format);
+  const bool asks = *kept && (*kept)->keeps_codes();
   const bool may_keep_codes = asks || (!*kept && flags.quantization == "auto");
   if (may_keep_codes && checkpoint.weights) {
     Result<CodedMatrices> coded = CodedMatrices::find(config, *checkpoint.weights);
     if (!coded && asks) return coded.error();
     if (coded) {
-      options.quantization = coded->format();
+      options.quantization = Quantization::stored();
       options.coded = std::make_shared<CodedMatrices>(*std::move(coded));
     }
   }
@@ -100,7 +100,9 @@ int run_plan(std::vector<std::string> arguments) {
   line.add_positional("MODEL", flags.model, "directory with config.json, .gguf file, or smollm2");
   line.add("--dtype", flags.dtype, "type of the weights: auto, float32, float16, bfloat16");
   line.add(
-      "--quantization", flags.quantization, "of the matrices: auto, none, int8, w8a8, int4 or uint4"
+      "--quantization",
+      flags.quantization,
+      "of the matrices: auto, none, int8, w8a8, int4 or stored"
   );
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block");

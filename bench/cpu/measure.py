@@ -8,6 +8,7 @@ machine can do is measured before each. Engines that take long to load stay load
 """
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,13 @@ from serving import measure_serving
 from vllm_cpp_speed import VllmCpp
 
 LIMITS_OF_RUN = ["bench", "limits", "--repetitions", "2", "--json"]
+
+
+def quantization_of(format_name):
+    """The formats of llama-quantize, and what arrives in 4 bits, stay as they are stored."""
+    if re.match("i?q[0-9]", format_name) or format_name == "uint4":
+        return "stored"
+    return {"bf16": "none"}.get(format_name, format_name)
 
 
 class Millrace:
@@ -36,7 +44,7 @@ class Millrace:
         return [self.binary, "bench", "engine", self.models[case["format"]], "--dtype", "bfloat16", "--prompt-len", str(lengths[0]),
                 "--output-len", str(lengths[1]), "--batch-size", str(case["batch_size"]), "--context-len",
                 str(case["context_len"]), "--threads", str(self.threads), "--repetitions", "1", "--json",
-                "--quantization", {"bf16": "none"}.get(case["format"], case["format"])]
+                "--quantization", quantization_of(case["format"])]
 
     def run(self, case, log):
         done = subprocess.run(self.command(case), capture_output=True, text=True, timeout=1800)

@@ -24,12 +24,14 @@ BlockLayout block_layout(StorageType storage);
 // REQUIRES: storage is not kOther, and the two sizes belong together.
 void dequantize(StorageType storage, std::span<const std::byte> stored, std::span<float> out);
 
-// Whether weights are code * scale + base, with codes of 4 bits and both others of 32 weights each:
-// Q4_0, Q4_1 and Q4_K.
-bool has_codes(StorageType storage);
+// What weights are that are code * scale + base: those of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K
+// and Q6_K; none of other types.
+CodeForm code_form(StorageType storage);
 
-// Those of all that is stored; the same values, but that dequantize() rounds once for Q4_0.
-// REQUIRES: has_codes(), out.num_inputs is 32, and the sizes belong together.
+// Those of all that is stored. They stand for the values of dequantize(), and for no others by
+// rounding: float16 scales, the whole numbers of groups and codes have 24 bits together at most, so
+// that the products are exact. REQUIRES: out.num_inputs divides that of code_form(), and the sizes
+// belong together.
 void read_codes(StorageType storage, std::span<const std::byte> stored, const StoredCodes& out);
 
 }  // namespace millrace

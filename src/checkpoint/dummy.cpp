@@ -94,8 +94,12 @@ class DummySource : public WeightSource {
     }
   }
 
-  size_t scale_inputs(const TensorInfo& tensor) const override {
-    return tensor.shape.size() == 2 ? 64 : 0;
+  CodeForm code_form(const TensorInfo& tensor) const override {
+    // As the tools of GPTQ and AWQ leave them.
+    const bool is_plain =
+        tensor.name == "lm_head.weight" || tensor.name == "model.embed_tokens.weight";
+    if (tensor.shape.size() != 2 || is_plain) return {};
+    return {.bits = 4, .num_inputs = 64, .is_symmetric = false};
   }
 
   void read_codes(

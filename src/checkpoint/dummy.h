@@ -16,7 +16,7 @@ namespace millrace {
 //   vectors "...norm.weight"  uniform in 1 +- 0.1
 //   other vectors (biases)    uniform, standard deviation 0.02
 //   matrices                  uniform, standard deviation 1 / sqrt(length of a row)
-// Matrices are stored in 4 bits, too, as the nearest codes.
+// Matrices but the embedding and the head are stored in 4 bits, too, as the nearest codes.
 // kInvalidArgument when a name stands twice. The storage of `tensors` is ignored: it is float32.
 Result<std::unique_ptr<WeightSource>> make_dummy_weights(
     std::vector<TensorInfo> tensors, uint64_t seed

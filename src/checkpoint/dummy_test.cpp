@@ -112,6 +112,24 @@ TEST(DummyWeights, AnyThreadReadsAnyRowsInAnyOrder) {
   EXPECT_EQ(pieces, all);
 }
 
+TEST(DummyWeights, MatricesHaveCodesOfFourBits) {
+  const auto source = make(5);
+  EXPECT_EQ(source->code_form(*source->find("model.norm.weight")), CodeForm{});
+  const TensorInfo& info = *source->find("q_proj.weight");
+  EXPECT_EQ(source->code_form(info), (CodeForm{4, 64, false}));
+  const std::vector<float> values = read(*source, info.name);
+  std::vector<uint8_t> codes(values.size());
+  std::vector<float> scales(values.size() / 64);
+  std::vector<float> bases(values.size() / 64);
+  source->read_codes(info, 0, info.num_rows(), {codes, scales, bases, 64});
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float scale = scales[i / 64];
+    ASSERT_LT(codes[i], 16);
+    // The largest values are a whole step beyond the last code.
+    ASSERT_NEAR(static_cast<float>(codes[i]) * scale + bases[i / 64], values[i], 1.001F * scale);
+  }
+}
+
 TEST(DummyWeights, IndicesBeyond32BitsAreNotRepetitions) {
   std::vector<TensorInfo> infos(1);
   infos[0] = {.name = "huge", .shape = {1 << 20, 1 << 14}};

@@ -142,8 +142,8 @@ class GgufSource : public WeightSource {
     });
   }
 
-  size_t scale_inputs(const TensorInfo& tensor) const override {
-    return tensor.shape.size() == 2 && has_codes(tensor.storage) ? 32 : 0;
+  CodeForm code_form(const TensorInfo& tensor) const override {
+    return tensor.shape.size() == 2 ? millrace::code_form(tensor.storage) : CodeForm{};
   }
 
   void read_codes(
@@ -154,11 +154,12 @@ class GgufSource : public WeightSource {
     const auto row_length = static_cast<size_t>(tensor.row_length());
     for_stored_rows(tensor, placement, {row_begin, num_rows}, [&](size_t i, const auto& stored) {
       const size_t count = num_elements(tensor, stored);
-      const size_t first_scale = i * row_length / 32;
+      const size_t first_scale = i * row_length / out.num_inputs;
+      const size_t num_scales = count / out.num_inputs;
       const StoredCodes part = {
           .codes = out.codes.subspan(i * row_length, count),
-          .scales = out.scales.subspan(first_scale, count / 32),
-          .bases = out.bases.subspan(first_scale, count / 32),
+          .scales = out.scales.subspan(first_scale, num_scales),
+          .bases = out.bases.subspan(first_scale, num_scales),
           .num_inputs = out.num_inputs,
       };
       millrace::read_codes(tensor.storage, stored, part);

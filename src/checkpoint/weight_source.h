@@ -56,12 +56,24 @@ Result<void> check_readable(const TensorInfo& tensor);
 // "[49152, 576]"
 std::string format_shape(std::span<const int64_t> shape);
 
-// Rows of a matrix that is stored in 4 bits: weight = code * scale + base.
+// How a matrix is stored that another tool has quantized to whole numbers:
+// weight = code * scale + base.
+struct CodeForm {
+  int bits = 0;               // of a code: 2 to 6 or 8; 0: it is stored otherwise
+  size_t num_inputs = 0;      // neighbours that share a scale and a base: 64, 32 or 16
+  bool is_symmetric = false;  // every base is -2^(bits - 1) times its scale
+  bool is_iq4 = false;        // codes are the sixteen values of IQ4, with 128 added
+
+  explicit operator bool() const { return bits != 0; }
+  friend bool operator==(const CodeForm&, const CodeForm&) = default;
+};
+
+// Rows of such a matrix.
 struct StoredCodes {
-  std::span<uint8_t> codes;  // [rows, row length], 0 .. 15
+  std::span<uint8_t> codes;  // [rows, row length], 0 .. 2^bits - 1
   std::span<float> scales;   // [rows, ceil(row length / num_inputs)]
   std::span<float> bases;    // the same: the weights of code 0
-  size_t num_inputs = 64;    // neighbours that share a scale and a base: 64 or 32
+  size_t num_inputs = 64;    // neighbours that share a scale and a base: 64, 32 or 16
 };
 
 // Tensors by Hugging Face's names, read as float32 rows. Reading is const and thread-safe.
@@ -82,12 +94,12 @@ class WeightSource {
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const = 0;
 
-  // Of a matrix that is stored in 4 bits, how many neighbouring inputs share a scale: 64, if that
-  // many do, or 32. 0: it is stored otherwise.
-  virtual size_t scale_inputs(const TensorInfo& /*tensor*/) const { return 0; }
+  // Of a matrix that read_codes() can read, with the largest num_inputs that it may be asked for.
+  // May look at all of a matrix's zero points. REQUIRES: the tensor is one of tensors().
+  virtual CodeForm code_form(const TensorInfo& /*tensor*/) const { return {}; }
 
-  // Writes rows [row_begin, row_begin + num_rows) as they are stored. REQUIRES: out.num_inputs is
-  // at most scale_inputs(), and as read_rows().
+  // Writes rows [row_begin, row_begin + num_rows) as they are stored, bases of symmetric ones too.
+  // REQUIRES: out.num_inputs divides that of code_form(), and as read_rows().
   virtual void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
   ) const;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
+#include <set>
 
 #include "base/check.h"
 #include "model/shard.h"
@@ -37,7 +37,41 @@ bool is_plain(StorageType storage) {
          storage == StorageType::kBF16;
 }
 
+// Codes that have room for both.
+CodeForm common_form(const CodeForm& a, const CodeForm& b) {
+  return {
+      .bits = std::max(a.bits, b.bits),
+      .num_inputs = std::min(a.num_inputs, b.num_inputs),
+      .is_symmetric = a.is_symmetric && b.is_symmetric && a.bits == b.bits,
+      .is_iq4 = a.is_iq4 && b.is_iq4};
+}
+
+bool has_room_for(const CodeForm& form, const CodeFormat& format) {
+  const bool has_bases = format.has_bases || (form.is_symmetric && form.bits == format.bits);
+  const bool has_codes = form.bits <= format.bits && (form.is_iq4 || !format.is_iq4);
+  return has_codes && form.num_inputs >= format.num_inputs && has_bases;
+}
+
 }  // namespace
+
+std::optional<QuantizedFormat> format_of_codes(const CodeForm& form) {
+  // By the bits of a weight: 4.25, three of 4.5, 5, 6, 6, 7, 8 and 8.5.
+  constexpr QuantizedFormat kFormats[] = {
+      QuantizedFormat::kUint4AroundZero,
+      QuantizedFormat::kUint4By32AroundZero,
+      QuantizedFormat::kUint4,
+      QuantizedFormat::kIq4,
+      QuantizedFormat::kUint4By32,
+      QuantizedFormat::kUint4By16,
+      QuantizedFormat::kUint5By32,
+      QuantizedFormat::kUint6By16AroundZero,
+      QuantizedFormat::kUint6By16,
+      QuantizedFormat::kUint8By32AroundZero};
+  for (const QuantizedFormat format : kFormats) {
+    if (has_room_for(form, *code_format(format))) return format;
+  }
+  return std::nullopt;
+}
 
 Result<CodedMatrices> CodedMatrices::find(const ModelConfig& config, const WeightSource& source) {
   CodedMatrices found;
@@ -46,48 +80,84 @@ Result<CodedMatrices> CodedMatrices::find(const ModelConfig& config, const Weigh
   const TensorInfo* first_other = nullptr;
   for (const ExpectedTensor& expected : expected_tensors_with_roles(config)) {
     const TensorRole role = expected.role;
+    const bool is_head =
+        role == (config.tie_word_embeddings ? TensorRole::kEmbedding : TensorRole::kLmHead);
+    const TensorInfo* const head = is_head ? source.find(expected.info.name) : nullptr;
+    if (head != nullptr) {
+      found.head_ = format_of_codes(source.code_form(*head)).value_or(QuantizedFormat::kInt8);
+      // Of processes that share a model each has all of the embedding and a part of the head.
+      const bool is_whole = !config.num_head_parts;
+      found.embedding_is_head_ = config.tie_word_embeddings && is_whole && are_codes(found.head_);
+    }
     const bool is_of_layers =
         role == TensorRole::kAttention || role == TensorRole::kMlp || role == TensorRole::kExperts;
     if (!is_of_layers || expected.info.shape.size() != 2) continue;
     const TensorInfo* const tensor = source.find(expected.info.name);
     if (Result<void> good = check_tensor(expected.info, tensor); !good) return good.error();
     Matrix& matrix = found.matrices_[matrix_name(tensor->name)];
-    const size_t num_inputs = source.scale_inputs(*tensor);
+    const CodeForm form = source.code_form(*tensor);
+    const bool has_codes = format_of_codes(form).has_value();
     Kept kept = is_plain(tensor->storage) ? Kept::kPlain : Kept::kRounded;
-    if (num_inputs > 0) kept = Kept::kCodes;
-    if (matrix.tensor.empty() || kept > matrix.kept) matrix = {kept, tensor->name};
+    if (has_codes) kept = Kept::kCodes;
+    if (matrix.tensor.empty() || kept > matrix.kept) {
+      matrix.kept = kept;
+      matrix.tensor = tensor->name;
+    }
+    if (has_codes) matrix.form = matrix.form ? common_form(*matrix.form, form) : form;
     const int64_t size = tensor->num_rows() * tensor->row_length();
     num_weights += size;
-    if (num_inputs == 0) {
+    if (!has_codes) {
       num_others += size;
       if (first_other == nullptr) first_other = tensor;
-    } else if (num_inputs < scale_inputs(found.format_)) {
-      found.format_ = QuantizedFormat::kUint4By32;
     }
   }
-  if (2 * num_others <= num_weights) return found;
+  if (2 * num_others <= num_weights) {
+    for (auto& [name, matrix] : found.matrices_) matrix.drop_codes_without_format();
+    return found;
+  }
   return invalid_argument(
       fmt::format(
-          "tensor '{}' is not stored in 4 bits with a scale for each 32 neighbouring inputs, or a "
-          "multiple of that, and so are most of the layers' weights: uint4 keeps no others",
+          "tensor '{}' is not stored as codes that --quantization stored keeps "
+          "(docs/guides/quantization.md says which), and so are most of the layers' weights",
           first_other->name
       ),
       first_other->name
   );
 }
 
-MatrixFormat CodedMatrices::format_of(std::string_view name, const WeightFormat& format) const {
+void CodedMatrices::Matrix::drop_codes_without_format() {
+  if (kept == Kept::kCodes && !format_of_codes(*form)) kept = Kept::kRounded;
+}
+
+MatrixFormat CodedMatrices::format_of(std::string_view name, DType dtype) const {
   const auto found = matrices_.find(matrix_name(name));
   CHECK(found != matrices_.end(), "a matrix of the layers");
-  switch (found->second.kept) {
+  return found->second.format(dtype);
+}
+
+MatrixFormat CodedMatrices::Matrix::format(DType dtype) const {
+  switch (kept) {
     case Kept::kCodes:
-      return format.of_layers();
+      return *format_of_codes(*form);
     case Kept::kRounded:
       return QuantizedFormat::kInt8;
     case Kept::kPlain:
       break;
   }
-  return format.dtype;
+  return dtype;
+}
+
+std::string CodedMatrices::names() const {
+  std::set<std::string_view> names;
+  for (const auto& [name, matrix] : matrices_) {
+    if (matrix.kept == Kept::kCodes) names.insert(name_of(*format_of_codes(*matrix.form)));
+  }
+  std::string text;
+  for (const std::string_view name : names) {
+    text += text.empty() ? "" : ", ";
+    text += name;
+  }
+  return text;
 }
 
 std::string CodedMatrices::others(DType dtype) const {
@@ -106,14 +176,17 @@ std::string CodedMatrices::others(DType dtype) const {
   return text;
 }
 
-Result<void> CodedMatrices::check_same(const CodedMatrices& other) const {
-  for (const auto& [name, matrix] : matrices_) {
+Result<void> CodedMatrices::make_room_for(const CodedMatrices& other) {
+  embedding_is_head_ = embedding_is_head_ && other.embedding_is_head_;
+  for (auto& [name, matrix] : matrices_) {
     const Matrix& of_other = other.matrices_.at(name);
-    if (of_other.kept == matrix.kept) continue;
-    return invalid_argument(
-        fmt::format("tensor '{}' begins within a group that shares a scale", of_other.tensor),
-        of_other.tensor
-    );
+    if (of_other.kept != matrix.kept) {
+      return invalid_argument(
+          fmt::format("tensor '{}' begins within a group that shares a scale", of_other.tensor),
+          of_other.tensor
+      );
+    }
+    if (matrix.kept == Kept::kCodes) matrix.form = common_form(*matrix.form, *of_other.form);
   }
   return {};
 }
@@ -129,17 +202,13 @@ Result<CodedMatrices> coded_matrices_of_ranks(
     if (!part) return part.error();
     const auto weights_of_rank = ShardedWeights::make(config, shard, weights);
     if (!weights_of_rank) return weights_of_rank.error();
-    Result<CodedMatrices> of_rank = CodedMatrices::find(*part, **weights_of_rank);
-    const Result<void> same = of_rank ? whole->check_same(*of_rank) : of_rank.error();
-    if (!same) {
-      const Error& error = same.error();
-      return Error{
-          error.code,
-          fmt::format("rank {} of {}: {}", rank, num_ranks, error.message),
-          error.where};
-    }
-    // What has groups of 32 inputs in one part has them in all.
-    if (scale_inputs(of_rank->format()) < scale_inputs(whole->format())) whole = of_rank;
+    const Result<CodedMatrices> of_rank = CodedMatrices::find(*part, **weights_of_rank);
+    const Result<void> same = of_rank ? whole->make_room_for(*of_rank) : of_rank.error();
+    if (same) continue;
+    return Error{
+        same.error().code,
+        fmt::format("rank {} of {}: {}", rank, num_ranks, same.error().message),
+        same.error().where};
   }
   return whole;
 }

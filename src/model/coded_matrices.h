@@ -1,10 +1,11 @@
-// Which matrices of a model's layers other tools have stored in 4 bits, and how all of them are
-// kept with --quantization uint4.
+// Which matrices of a model's layers, and whether its output head, other tools have stored as
+// codes, and how all of them are kept with --quantization stored.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,39 +16,54 @@
 
 namespace millrace {
 
+// The format of the fewest bits that keeps such codes as they are; none: no format does.
+std::optional<QuantizedFormat> format_of_codes(const CodeForm& form);
+
 // Matrices that are multiplied as one (q, k and v; gate and up; those of all experts of a layer)
 // are kept as one.
 class CodedMatrices {
  public:
   // kNotFound for a matrix that is missing. kInvalidArgument where less than half of the layers'
-  // weights are stored in 4 bits (WeightSource::scale_inputs); `where` is the first that is not.
+  // weights are stored as codes (WeightSource::code_form); `where` is the first that is not.
   static Result<CodedMatrices> find(const ModelConfig& config, const WeightSource& source);
 
-  // What keeps those that are stored in 4 bits.
-  QuantizedFormat format() const { return format_; }
+  // What keeps the matrix that the tensor `name` is a part of: the format of codes that has room
+  // for those of all its tensors; `dtype`, if one is stored as plain numbers; else int8, which
+  // loses little where codes are of 8 bits beside others. REQUIRES: a matrix of the layers that is
+  // no router.
+  MatrixFormat format_of(std::string_view name, DType dtype) const;
 
-  // What keeps the matrix that the tensor `name` is a part of: the format of the layers, if all of
-  // its tensors are stored in 4 bits; `dtype`, if one is stored as plain numbers; else int8, which
-  // loses little of the blocks of more than 4 bits that files mix with others. REQUIRES: a matrix
-  // of the layers that is no router.
-  MatrixFormat format_of(std::string_view name, const WeightFormat& format) const;
+  // Of the output head, whether it is the embedding or not: what keeps its codes, else int8.
+  QuantizedFormat format_of_head() const { return head_; }
+  // Whether the embedding is kept as those codes too, once for both.
+  bool embedding_is_head() const { return embedding_is_head_; }
+
+  // "uint4", or "uint4, uint6": what keeps codes of layers.
+  std::string names() const;
 
   // "12 of 80 matrices are stored otherwise, and kept as int8"; empty: none is.
   std::string others(DType dtype) const;
 
-  // kInvalidArgument naming a tensor of which `other`, the same model's, keeps the matrix in
-  // another way.
-  Result<void> check_same(const CodedMatrices& other) const;
+  // Also gives each matrix room for the codes that a part of it has in `other`, the same model's.
+  // kInvalidArgument naming a tensor of which `other` keeps no codes, or plain numbers, where these
+  // are kept otherwise.
+  Result<void> make_room_for(const CodedMatrices& other);
 
  private:
   enum class Kept { kCodes, kRounded, kPlain };  // the last of its tensors decides
   struct Matrix {
     Kept kept = Kept::kCodes;
-    std::string tensor;  // the one that decided
+    std::optional<CodeForm> form = {};  // of the codes of all its tensors
+    std::string tensor;                 // the one that decided
+
+    MatrixFormat format(DType dtype) const;
+    // Codes of several tensors that no format has room for are rounded.
+    void drop_codes_without_format();
   };
 
-  QuantizedFormat format_ = QuantizedFormat::kUint4;
   std::map<std::string, Matrix> matrices_;  // by what their tensors' names have in common
+  QuantizedFormat head_ = QuantizedFormat::kInt8;
+  bool embedding_is_head_ = false;
 };
 
 // Of a model that processes share; find() where `num_ranks` is 1. kInvalidArgument if a rank's part

@@ -1,10 +1,11 @@
-// Models of which other tools have stored most matrices in 4 bits, and some in more.
+// Models of which other tools have stored most matrices in 4 bits, and some in more or in none.
 #include "model/coded_matrices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "model/memory_plan.h"
 #include "model/model_test_data.h"
@@ -17,12 +18,22 @@ using testing::HasSubstr;
 const std::string kFirst = "model.layers.0.";
 const std::string kSecond = "model.layers.1.";
 
-// As llama.cpp's mixtures have them: v in more bits, and one matrix in none.
+// As llama.cpp's mixtures have them, and one matrix in no bits that any format has, one in none.
 TinyWeights mixture(const ModelConfig& config) {
+  const std::string head = config.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
+  const std::map<std::string, StorageType> storages = {
+      {head + ".weight", StorageType::kQ6_K},
+      {kFirst + "self_attn.v_proj.weight", StorageType::kQ6_K},
+      {kFirst + "self_attn.o_proj.weight", StorageType::kQ8_0},
+      {kFirst + "mlp.gate_proj.weight", StorageType::kQ5_K},
+      {kFirst + "mlp.down_proj.weight", StorageType::kQ6_K},
+      {kSecond + "self_attn.o_proj.weight", StorageType::kIQ4_XS},
+      {kSecond + "mlp.up_proj.weight", StorageType::kQ8_0},
+      {kSecond + "mlp.down_proj.weight", StorageType::kF16}};
   TinyWeights weights(config, 5);
   for (TensorInfo& tensor : weights.mutable_tensors()) {
-    if (tensor.name == kFirst + "self_attn.v_proj.weight") tensor.storage = StorageType::kQ6_K;
-    if (tensor.name == kSecond + "mlp.down_proj.weight") tensor.storage = StorageType::kF16;
+    const auto storage = storages.find(tensor.name);
+    if (storage != storages.end()) tensor.storage = storage->second;
   }
   return weights;
 }
@@ -30,7 +41,7 @@ TinyWeights mixture(const ModelConfig& config) {
 CpuModelOptions options_of_codes() {
   CpuModelOptions options;
   options.dtype = DType::kFloat32;
-  options.quantization = QuantizedFormat::kUint4;
+  options.quantization = Quantization::stored();
   options.num_blocks = 16;
   options.max_model_len = 200;
   options.max_num_batched_tokens = 64;
@@ -38,20 +49,66 @@ CpuModelOptions options_of_codes() {
   return options;
 }
 
+// The bytes of all matrices, which the plan counts without loading them.
+void expect_planned_bytes(
+    const ModelConfig& config, const WeightSource& weights, size_t num_bytes
+) {
+  const CpuModelOptions options = options_of_codes();
+  Result<CodedMatrices> coded = CodedMatrices::find(config, weights);
+  ASSERT_TRUE(coded) << coded.error().message;
+  MemoryPlanOptions plan_options;
+  plan_options.weight_dtype = options.dtype;
+  plan_options.quantization = options.quantization;
+  plan_options.coded = std::make_shared<CodedMatrices>(*std::move(coded));
+  plan_options.max_num_batched_tokens = 64;
+  plan_options.max_num_seqs = 64;
+  plan_options.max_model_len = 200;
+  plan_options.num_threads = 2;
+  const Result<MemoryPlan> plan = plan_memory(config, plan_options);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->weights.total() - plan->weights.norms, static_cast<int64_t>(num_bytes));
+}
+
+TEST(CodedMatrices, AreInTheFormatOfTheFewestBits) {
+  using enum QuantizedFormat;
+  EXPECT_EQ(format_of_codes({4, 64, false}), kUint4);
+  EXPECT_EQ(format_of_codes({4, 64, true}), kUint4AroundZero);
+  EXPECT_EQ(format_of_codes({4, 32, true}), kUint4By32AroundZero);
+  EXPECT_EQ(format_of_codes({4, 32, false}), kUint4By32);
+  EXPECT_EQ(format_of_codes({2, 16, false}), kUint4By16);
+  EXPECT_EQ(format_of_codes({3, 16, true}), kUint4By16);
+  EXPECT_EQ(format_of_codes({5, 16, false}), kUint6By16);
+  EXPECT_EQ(format_of_codes({5, 32, true}), kUint5By32);
+  EXPECT_EQ(format_of_codes({6, 16, true}), kUint6By16AroundZero);
+  EXPECT_EQ(format_of_codes({6, 32, false}), kUint6By16);
+  EXPECT_EQ(format_of_codes({8, 64, true}), kUint8By32AroundZero);
+  EXPECT_EQ(format_of_codes({8, 32, true, true}), kIq4);
+  EXPECT_EQ(format_of_codes({8, 32, false, true}), std::nullopt);
+  EXPECT_EQ(format_of_codes({8, 32, false}), std::nullopt);
+  EXPECT_EQ(format_of_codes({8, 16, true}), std::nullopt);
+  EXPECT_EQ(format_of_codes({}), std::nullopt);
+}
+
 TEST(CodedMatrices, AreWholeMatricesOfStoredCodes) {
   const ModelConfig config = tiny_config(ModelFamily::kQwen3);
   const Result<CodedMatrices> coded = CodedMatrices::find(config, mixture(config));
   ASSERT_TRUE(coded) << coded.error().message;
-  EXPECT_EQ(coded->format(), QuantizedFormat::kUint4);
-  const WeightFormat format = {DType::kFloat16, QuantizedFormat::kUint4By32};
-  const auto format_of = [&](const std::string& name) { return coded->format_of(name, format); };
-  for (const char* const part : {"q_proj", "k_proj", "v_proj"}) {
-    const std::string name = std::string("self_attn.") + part + ".weight";
-    EXPECT_EQ(format_of(kFirst + name), MatrixFormat(QuantizedFormat::kInt8)) << part;
-    EXPECT_EQ(format_of(kSecond + name), MatrixFormat(QuantizedFormat::kUint4By32)) << part;
+  const auto format_of = [&](const std::string& name) {
+    return coded->format_of(name + "_proj.weight", DType::kFloat16);
+  };
+  for (const char* const part : {"q", "k", "v"}) {
+    const std::string name = std::string("self_attn.") + part;
+    EXPECT_EQ(format_of(kFirst + name), MatrixFormat(QuantizedFormat::kUint6By16)) << part;
+    EXPECT_EQ(format_of(kSecond + name), MatrixFormat(QuantizedFormat::kUint4)) << part;
   }
-  EXPECT_EQ(format_of(kSecond + "mlp.down_proj.weight"), MatrixFormat(DType::kFloat16));
-  EXPECT_EQ(format_of(kSecond + "mlp.up_proj.weight"), MatrixFormat(QuantizedFormat::kUint4By32));
+  EXPECT_EQ(format_of(kFirst + "self_attn.o"), MatrixFormat(QuantizedFormat::kUint8By32AroundZero));
+  EXPECT_EQ(format_of(kFirst + "mlp.up"), MatrixFormat(QuantizedFormat::kUint5By32));
+  EXPECT_EQ(format_of(kFirst + "mlp.down"), MatrixFormat(QuantizedFormat::kUint6By16AroundZero));
+  EXPECT_EQ(format_of(kSecond + "self_attn.o"), MatrixFormat(QuantizedFormat::kIq4));
+  EXPECT_EQ(format_of(kSecond + "mlp.gate"), MatrixFormat(QuantizedFormat::kInt8));
+  EXPECT_EQ(format_of(kSecond + "mlp.down"), MatrixFormat(DType::kFloat16));
+  EXPECT_EQ(coded->format_of_head(), QuantizedFormat::kUint6By16AroundZero);
+  EXPECT_EQ(coded->names(), "iq4, uint4, uint5, uint6, uint8");
   EXPECT_EQ(
       coded->others(DType::kFloat16),
       "1 of 12 matrices are stored otherwise, and kept as float16, "
@@ -59,28 +116,57 @@ TEST(CodedMatrices, AreWholeMatricesOfStoredCodes) {
   );
 }
 
+// Tied, they are one matrix; of processes that share a model each has all of the one and a part of
+// the other.
+TEST(CodedMatrices, TheEmbeddingIsTheHead) {
+  ModelConfig config = tiny_config(ModelFamily::kLlama);
+  config.tie_word_embeddings = true;
+  const TinyWeights weights = mixture(config);
+  const auto coded = CodedMatrices::find(config, weights);
+  ASSERT_TRUE(coded) << coded.error().message;
+  EXPECT_TRUE(coded->embedding_is_head());
+  EXPECT_FALSE(CodedMatrices::find(config, TinyWeights(config, 5))->embedding_is_head());
+  ModelConfig part = config;
+  part.num_head_parts = 2;
+  EXPECT_FALSE(CodedMatrices::find(part, weights)->embedding_is_head());
+
+  ThreadPool threads(2);
+  const WeightFormat format = {options_of_codes().dtype, Quantization::stored()};
+  const auto loaded = load_weights(config, weights, format, threads);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_FALSE(loaded->lm_head);
+  EXPECT_EQ(loaded->embedding.quantized()->format(), QuantizedFormat::kUint6By16AroundZero);
+  expect_planned_bytes(config, weights, loaded->num_bytes());
+}
+
 TEST(CodedMatrices, OfALayersExpertsAreOne) {
   const ModelConfig config = tiny_mixture();
   TinyWeights weights(config, 5);
   for (TensorInfo& tensor : weights.mutable_tensors()) {
-    if (tensor.name == kFirst + "mlp.experts.3.up_proj.weight") tensor.storage = StorageType::kQ5_K;
+    const bool is_of_third = tensor.name.starts_with(kFirst + "mlp.experts.3.");
+    if (is_of_third && tensor.name.ends_with("up_proj.weight")) {
+      tensor.storage = StorageType::kQ8_0;
+    }
+    if (is_of_third && tensor.name.ends_with("down_proj.weight")) {
+      tensor.storage = StorageType::kQ5_K;
+    }
   }
   const Result<CodedMatrices> coded = CodedMatrices::find(config, weights);
   ASSERT_TRUE(coded) << coded.error().message;
-  const WeightFormat format = {DType::kFloat16, QuantizedFormat::kUint4};
   EXPECT_EQ(
-      coded->format_of(kFirst + "mlp.experts.0.gate_proj.weight", format),
+      coded->format_of(kFirst + "mlp.experts.0.gate_proj.weight", DType::kFloat16),
       MatrixFormat(QuantizedFormat::kInt8)
   );
   EXPECT_EQ(
-      coded->format_of(kFirst + "mlp.shared_expert.gate_proj.weight", format),
+      coded->format_of(kFirst + "mlp.shared_expert.gate_proj.weight", DType::kFloat16),
       MatrixFormat(QuantizedFormat::kUint4)
   );
   ThreadPool threads(2);
+  const WeightFormat format = {DType::kFloat16, Quantization::stored()};
   const auto loaded = load_weights(config, weights, format, threads);
   ASSERT_TRUE(loaded) << loaded.error().message;
   EXPECT_EQ(loaded->layers[0].experts->gate_up.quantized()->format(), QuantizedFormat::kInt8);
-  EXPECT_EQ(loaded->layers[0].experts->down.quantized()->format(), QuantizedFormat::kUint4);
+  EXPECT_EQ(loaded->layers[0].experts->down.quantized()->format(), QuantizedFormat::kUint5By32);
 }
 
 TEST(CodedMatrices, AreRefusedWhereMostWeightsAreStoredOtherwise) {
@@ -108,26 +194,13 @@ TEST(CodedMatrices, AreLoadedBesideOthers) {
   const WeightFormat format = {options.dtype, options.quantization};
   const Result<ModelWeights> loaded = load_weights(config, weights, format, threads);
   ASSERT_TRUE(loaded) << loaded.error().message;
-  EXPECT_EQ(loaded->layers[0].qkv.quantized()->format(), QuantizedFormat::kInt8);
+  EXPECT_EQ(loaded->layers[0].qkv.quantized()->format(), QuantizedFormat::kUint6By16);
+  EXPECT_EQ(loaded->layers[1].gate_up.quantized()->format(), QuantizedFormat::kInt8);
+  EXPECT_EQ(loaded->output_head().quantized()->format(), QuantizedFormat::kUint6By16AroundZero);
   EXPECT_NE(loaded->layers[1].down.packed(), nullptr);
   EXPECT_EQ(loaded->layers[1].qkv.quantized()->format(), QuantizedFormat::kUint4);
 
-  Result<CodedMatrices> coded = CodedMatrices::find(config, weights);
-  ASSERT_TRUE(coded) << coded.error().message;
-  MemoryPlanOptions plan_options;
-  plan_options.weight_dtype = options.dtype;
-  plan_options.quantization = options.quantization;
-  plan_options.coded = std::make_shared<CodedMatrices>(*std::move(coded));
-  plan_options.max_num_batched_tokens = 64;
-  plan_options.max_num_seqs = 64;
-  plan_options.max_model_len = 200;
-  plan_options.num_threads = 2;
-  const Result<MemoryPlan> plan = plan_memory(config, plan_options);
-  ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_EQ(
-      plan->weights.total() - plan->weights.norms,
-      static_cast<int64_t>((*model)->num_weight_bytes())
-  );
+  expect_planned_bytes(config, weights, (*model)->num_weight_bytes());
 
   // The same bits however the tokens come.
   const std::vector<TokenId> prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3};

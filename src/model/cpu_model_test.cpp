@@ -135,7 +135,7 @@ constexpr WeightFormat kFormats[] = {
     {DType::kBFloat16},
     {DType::kBFloat16, QuantizedFormat::kInt8},
     {DType::kFloat32, QuantizedFormat::kInt4},
-    {DType::kFloat32, QuantizedFormat::kUint4},
+    {DType::kFloat32, Quantization::stored()},
 };
 
 CpuModelOptions options_for(const WeightFormat& format) {

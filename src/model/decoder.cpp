@@ -37,9 +37,8 @@ ConstRows Decoder::forward(const ForwardBatch& batch) {
 
 void Decoder::run_layers(const ForwardBatch& batch, const OutputRows& outputs) {
   const Rows hidden = parts_.workspace.hidden.rows(batch.token_ids.size());
-  const PackedMatrix* const table = parts_.weights.embedding.packed();
-  CHECK(table != nullptr, "the embedding is not quantized");
-  embed(executor_, {.token_ids = batch.token_ids, .table = *table, .out = hidden});
+  const WeightMatrix& table = parts_.weights.embedding;
+  embed(executor_, {.token_ids = batch.token_ids, .table = table, .out = hidden});
   LayerRows rows = {batch.positions, batch.cu_seqlens};
   const size_t num_layers = parts_.weights.layers.size();
   for (size_t index = 0; index < num_layers; ++index) {
@@ -264,10 +263,10 @@ const WeightMatrix& Decoder::matrix_after(const MatrixPlace& place) const {
 
 InputRounding Decoder::rounding_of(const WeightMatrix& weights, MatrixKind kind) const {
   if (weights.quantized() == nullptr) return {};
-  // Beside codes: the head, and what was stored in more bits.
-  const bool is_beside_codes =
-      are_codes(parts_.quantization->format) && !are_codes(weights.quantized()->format());
-  return input_rounding(is_beside_codes ? QuantizedFormat::kInt8 : *parts_.quantization, kind);
+  if (are_codes(weights.quantized()->format())) return InputRounding::kUnrotated;
+  // Beside codes: what was stored otherwise.
+  const Quantization& quantization = *parts_.quantization;
+  return input_rounding(quantization.keeps_codes() ? QuantizedFormat::kInt8 : quantization, kind);
 }
 
 void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {

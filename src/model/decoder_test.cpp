@@ -120,19 +120,19 @@ class HeadInputs : public InputObserver {
 TEST(Decoder, RoundsInputsByMatrix) {
   const Quantization int8 = QuantizedFormat::kInt8;
   const Quantization int4 = QuantizedFormat::kInt4;
-  const Quantization uint4 = QuantizedFormat::kUint4;
+  const Quantization stored = Quantization::stored();
   for (const MatrixKind kind : {MatrixKind::kQkv, MatrixKind::kAttentionOut, MatrixKind::kGateUp}) {
     EXPECT_EQ(input_rounding(int8, kind), InputRounding::kTwoTerms);
     EXPECT_EQ(input_rounding(int4, kind), InputRounding::kRow);
     EXPECT_EQ(input_rounding(Quantization::w8a8(), kind), InputRounding::kGroups);
-    EXPECT_EQ(input_rounding(uint4, kind), InputRounding::kUnrotated);
+    EXPECT_EQ(input_rounding(stored, kind), InputRounding::kUnrotated);
   }
   EXPECT_EQ(input_rounding(int8, MatrixKind::kDown), InputRounding::kGroups);
   EXPECT_EQ(input_rounding(int8, MatrixKind::kHead), InputRounding::kTwoTerms);
   EXPECT_EQ(input_rounding(int4, MatrixKind::kDown), InputRounding::kRow);
   EXPECT_EQ(input_rounding(int4, MatrixKind::kHead), InputRounding::kGroups);
-  EXPECT_EQ(input_rounding(uint4, MatrixKind::kDown), InputRounding::kUnrotated);
-  EXPECT_EQ(input_rounding(uint4, MatrixKind::kHead), InputRounding::kTwoTerms);
+  EXPECT_EQ(input_rounding(stored, MatrixKind::kDown), InputRounding::kUnrotated);
+  EXPECT_EQ(input_rounding(stored, MatrixKind::kHead), InputRounding::kUnrotated);
 }
 
 TEST(Decoder, GivesTheInputsOfDownOneTerm) {

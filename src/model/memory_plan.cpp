@@ -92,23 +92,29 @@ int64_t stored_bytes(const StoredTensor& tensor, MatrixFormat format) {
   return static_cast<int64_t>(*bytes);
 }
 
+MatrixFormat format_of_head(const WeightFormat& format, const CodedMatrices* coded) {
+  return coded != nullptr ? coded->format_of_head() : format.of_head();
+}
+
 MatrixFormat format_of(
     const WeightFormat& format, const CodedMatrices* coded, const ExpectedTensor& tensor
 ) {
   switch (tensor.role) {
     case TensorRole::kEmbedding:
+      if (coded != nullptr && coded->embedding_is_head()) return coded->format_of_head();
+      [[fallthrough]];
     case TensorRole::kRouter:
     case TensorRole::kNorm:
       return format.of_embedding();
     case TensorRole::kLmHead:
-      return format.of_head();
+      return format_of_head(format, coded);
     case TensorRole::kAttention:
     case TensorRole::kMlp:
     case TensorRole::kExperts:
       break;
   }
   const bool is_matrix = tensor.info.shape.size() == 2;
-  if (coded != nullptr && is_matrix) return coded->format_of(tensor.info.name, format);
+  if (coded != nullptr && is_matrix) return coded->format_of(tensor.info.name, format.dtype);
   return format.of_layers();
 }
 
@@ -140,7 +146,10 @@ WeightBytes count_weights(
     const StoredTensor stored = stored_tensor(tensor.info, config);
     component(bytes, tensor.role) += stored_bytes(stored, format_of(format, coded, tensor));
     const bool is_tied = tensor.role == TensorRole::kEmbedding && config.tie_word_embeddings;
-    if (is_tied && format.quantization) bytes.lm_head += stored_bytes(stored, format.of_head());
+    const bool is_one = coded != nullptr && coded->embedding_is_head();
+    if (is_tied && format.quantization && !is_one) {
+      bytes.lm_head += stored_bytes(stored, format_of_head(format, coded));
+    }
   }
   return bytes;
 }
@@ -200,7 +209,9 @@ std::string format_bytes(int64_t bytes) {
 // "int8 and bfloat16": the second is what is not quantized.
 std::string format_name(const MemoryPlanOptions& options) {
   if (!options.quantization) return std::string(name_of(options.weight_dtype));
-  return fmt::format("{} and {}", name_of(*options.quantization), name_of(options.weight_dtype));
+  const std::string quantized =
+      options.coded ? options.coded->names() : std::string(name_of(*options.quantization));
+  return fmt::format("{} and {}", quantized, name_of(options.weight_dtype));
 }
 
 // "embedding 1.0 GiB, attention 2.0 GiB", without what is zero.

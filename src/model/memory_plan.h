@@ -19,7 +19,7 @@ namespace millrace {
 struct MemoryPlanOptions {
   DType weight_dtype = DType::kBFloat16;
   std::optional<Quantization> quantization = {};  // as CpuModelOptions
-  // With uint4: which matrices are stored so; null: all.
+  // Where codes are kept: which; null: those of all matrices, of 4 bits in groups of 64.
   std::shared_ptr<const CodedMatrices> coded = nullptr;
   DType kv_dtype = DType::kBFloat16;
   int64_t block_size = 16;                // token slots of a KV block

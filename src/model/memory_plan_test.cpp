@@ -127,8 +127,10 @@ TEST(MemoryPlan, IsWhatTheModelTakes) {
 TEST(MemoryPlan, IsWhatAQuantizedModelAllocates) {
   ThreadPool threads(1);
   for (const bool is_tied : {false, true}) {
-    for (const QuantizedFormat format :
-         {QuantizedFormat::kInt8, QuantizedFormat::kInt4, QuantizedFormat::kUint4}) {
+    for (const Quantization& format :
+         {Quantization(QuantizedFormat::kInt8),
+          Quantization(QuantizedFormat::kInt4),
+          Quantization::stored()}) {
       ModelConfig config = small_config();
       config.attention_bias = false;
       config.intermediate_size = 70;

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/math.h"
 #include "base/rng.h"
+#include "checkpoint/dequantize.h"
 #include "checkpoint/weight_source.h"
 #include "kernels/quantized/quantized_test_data.h"
 #include "model/config.h"
@@ -53,9 +54,12 @@ class TinyWeights : public WeightSource {
     }
   }
 
-  // Those values, rounded; but those of tensors of another storage are not.
-  size_t scale_inputs(const TensorInfo& tensor) const override {
-    return tensor.shape.size() == 2 && tensor.storage == StorageType::kF32 ? 64 : 0;
+  // Those values, rounded: to 4 bits in layers, or as blocks of their storage are.
+  CodeForm code_form(const TensorInfo& tensor) const override {
+    if (tensor.shape.size() != 2) return {};
+    if (tensor.storage != StorageType::kF32) return millrace::code_form(tensor.storage);
+    if (tensor.name.find(".layers.") == std::string::npos) return {};
+    return {.bits = 4, .num_inputs = 64, .is_symmetric = false};
   }
   void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
@@ -63,10 +67,18 @@ class TinyWeights : public WeightSource {
     std::vector<float> values(out.codes.size());
     read_rows(tensor, row_begin, num_rows, values);
     const auto width = static_cast<size_t>(tensor.row_length());
-    const CodedRowsData rounded = coded(values, width, out.num_inputs);
+    const CodeForm form = code_form(tensor);
+    const CodedRowsData rounded =
+        coded(values, width, {form.bits, form.num_inputs, !form.is_symmetric, form.is_iq4});
     std::ranges::copy(rounded.codes, out.codes.begin());
-    std::ranges::copy(rounded.scales, out.scales.begin());
-    std::ranges::copy(rounded.bases, out.bases.begin());
+    const size_t num_scales = div_ceil(width, out.num_inputs);
+    const size_t num_stored = div_ceil(width, form.num_inputs);
+    for (size_t i = 0; i < out.scales.size(); ++i) {
+      const size_t place =
+          i / num_scales * num_stored + i % num_scales * out.num_inputs / form.num_inputs;
+      out.scales[i] = rounded.scales[place];
+      out.bases[i] = rounded.bases[place];
+    }
   }
 
  private:

@@ -158,14 +158,17 @@ void ShardedWeights::read_rows(
   }
 }
 
-size_t ShardedWeights::scale_inputs(const TensorInfo& tensor) const {
+CodeForm ShardedWeights::code_form(const TensorInfo& tensor) const {
   const Slice& slice = slices_[index_.position_of(tensor)];
-  const size_t stored = source_.scale_inputs(*slice.whole);
-  for (const size_t num_inputs : {size_t{64}, size_t{32}}) {
+  CodeForm form = source_.code_form(*slice.whole);
+  if (!form) return {};
+  for (const size_t num_inputs : {size_t{64}, size_t{32}, size_t{16}}) {
     const bool begins_a_group = static_cast<size_t>(slice.column) % num_inputs == 0;
-    if (num_inputs <= stored && begins_a_group) return num_inputs;
+    if (num_inputs > form.num_inputs || !begins_a_group) continue;
+    form.num_inputs = num_inputs;
+    return form;
   }
-  return 0;
+  return {};
 }
 
 // What lies beyond is zero, but for the inputs after the last ones of a group: those have its base,

@@ -45,7 +45,7 @@ class ShardedWeights : public WeightSource {
   void read_rows(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const override;
-  size_t scale_inputs(const TensorInfo& tensor) const override;
+  CodeForm code_form(const TensorInfo& tensor) const override;
   void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
   ) const override;

@@ -47,18 +47,18 @@ Matrix read(const WeightSource& source, const std::string& name) {
 }
 
 // The values of its codes, where it has any.
-Matrix read_codes(const WeightSource& source, const std::string& name) {
+Matrix read_codes(const WeightSource& source, const std::string& name, size_t num_inputs = 64) {
   const TensorInfo* const tensor = source.find(name);
-  CHECK(tensor != nullptr && source.scale_inputs(*tensor) == 64, name);
+  CHECK(tensor != nullptr && source.code_form(*tensor).num_inputs == num_inputs, name);
   Matrix matrix = {tensor->num_rows(), tensor->row_length(), {}};
   const auto width = static_cast<size_t>(matrix.num_columns);
   const auto num_rows = static_cast<size_t>(matrix.num_rows);
   CodedRowsData rows;
   rows.codes.resize(num_rows * width);
-  rows.scales.resize(num_rows * div_ceil(width, size_t{64}));
+  rows.scales.resize(num_rows * div_ceil(width, num_inputs));
   rows.bases.resize(rows.scales.size());
-  source.read_codes(*tensor, 0, matrix.num_rows, {rows.codes, rows.scales, rows.bases});
-  matrix.values = rows.values(width, 64);
+  source.read_codes(*tensor, 0, matrix.num_rows, {rows.codes, rows.scales, rows.bases, num_inputs});
+  matrix.values = rows.values(width, num_inputs);
   return matrix;
 }
 
@@ -163,10 +163,77 @@ TEST(Shard, CodesAreSplitAsValuesAre) {
   }
 }
 
+// Weights as codes of another form: a code is its place, a scale that of its group.
+class OtherCodes : public TinyWeights {
+ public:
+  OtherCodes(const ModelConfig& config, CodeForm form) : TinyWeights(config, 5), form_(form) {}
+
+  CodeForm code_form(const TensorInfo& tensor) const override {
+    return tensor.shape.size() == 2 ? form_ : CodeForm{};
+  }
+  void read_codes(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+  ) const override {
+    check_rows(tensor, row_begin, num_rows, out.codes.size());
+    CHECK(form_.num_inputs % out.num_inputs == 0, "groups of which the stored ones consist");
+    const auto width = static_cast<size_t>(tensor.row_length());
+    const auto begin = static_cast<size_t>(row_begin) * width;
+    for (size_t i = 0; i < out.codes.size(); ++i) {
+      out.codes[i] = static_cast<uint8_t>((begin + i) % (size_t{1} << form_.bits));
+    }
+    const size_t num_scales = div_ceil(width, out.num_inputs);
+    for (size_t i = 0; i < out.scales.size(); ++i) {
+      out.scales[i] = static_cast<float>(1 + i % num_scales * out.num_inputs / form_.num_inputs);
+      out.bases[i] = static_cast<float>(-(1 << (form_.bits - 1))) * out.scales[i];
+    }
+  }
+
+ private:
+  CodeForm form_;
+};
+
+// A slice keeps as much of a group as begins where it does.
+TEST(Shard, CodesOfASliceAreByTheLargestGroupThatItBegins) {
+  const std::string name = "model.layers.1.self_attn.o_proj.weight";
+  struct Case {
+    int64_t head_dim;  // of eight heads, so that the second of two parts begins at four times it
+    CodeForm stored;
+    CodeForm of_rank_1;
+  };
+  const Case cases[] = {
+      {4, {6, 16, true}, {6, 16, true}},  // at 16
+      {4, {8, 64, true}, {8, 16, true}},
+      {4, {5, 32, false}, {5, 16, false}},
+      {8, {8, 64, true}, {8, 32, true}},  // at 32
+      {8, {5, 32, false}, {5, 32, false}},
+      {8, {6, 16, true}, {6, 16, true}},
+      {16, {8, 64, true}, {8, 64, true}},  // at 64
+      {10, {6, 16, true}, {}},             // at 40
+      {8, {}, {}}};
+  for (const Case& one : cases) {
+    ModelConfig config = config_with_everything();
+    config.head_dim = one.head_dim;
+    const OtherCodes source(config, one.stored);
+    const auto part_of = [&](int32_t rank) {
+      return *ShardedWeights::make(config, {.rank = rank, .world_size = 2}, source);
+    };
+    const auto first = part_of(0);
+    EXPECT_EQ(first->code_form(*first->find(name)), one.stored) << one.head_dim;
+    const auto second = part_of(1);
+    const TensorInfo& tensor = *second->find(name);
+    const CodeForm form = second->code_form(tensor);
+    ASSERT_EQ(form, one.of_rank_1) << one.head_dim << ' ' << one.stored.bits;
+    if (!form) continue;
+    const Matrix whole = read_codes(source, name, one.stored.num_inputs);
+    EXPECT_TRUE(is_part(read_codes(*second, name, form.num_inputs), whole, Split::kColumns, 1))
+        << one.head_dim << ' ' << one.stored.bits;
+  }
+}
+
 TEST(Shard, CodesAreThoseOfEachRankOrOfNone) {
   const ModelConfig config = config_with_everything();
   const TinyWeights whole(config, 5);
-  EXPECT_EQ(coded_matrices_of_ranks(config, whole, 1)->format(), QuantizedFormat::kUint4);
+  EXPECT_EQ(coded_matrices_of_ranks(config, whole, 1)->names(), "uint4");
   const Result<CodedMatrices> of_two = coded_matrices_of_ranks(config, whole, 2);
   ASSERT_FALSE(of_two);  // heads that begin within a group
   EXPECT_THAT(of_two.error().message, testing::StartsWith("rank 1 of 2: tensor 'model.layers.0"));

@@ -32,7 +32,8 @@ std::vector<float> WeightLoader::vector(const std::string& name) {
 }
 
 Result<WeightMatrix> WeightLoader::head(const std::string& name) {
-  const MatrixFormat format = options_.format.of_head();
+  const MatrixFormat format =
+      options_.coded != nullptr ? options_.coded->format_of_head() : options_.format.of_head();
   return stacked({name}, format, feedback_of(format, {MatrixKind::kHead}));
 }
 
@@ -110,7 +111,8 @@ Result<WeightMatrix> WeightLoader::allocate_parts(
 
 MatrixFormat WeightLoader::format_of(const std::string& name) const {
   const WeightFormat& format = options_.format;
-  return options_.coded != nullptr ? options_.coded->format_of(name, format) : format.of_layers();
+  return options_.coded != nullptr ? options_.coded->format_of(name, format.dtype)
+                                   : format.of_layers();
 }
 
 std::optional<ErrorFeedback> WeightLoader::feedback_of(
@@ -148,7 +150,7 @@ void WeightLoader::fill(
   }
   const QuantizedMatrix* const matrix = packed.quantized();
   const bool has_codes = matrix != nullptr && are_codes(matrix->format());
-  const size_t num_inputs = has_codes ? scale_inputs(matrix->format()) : 0;
+  const size_t num_inputs = has_codes ? code_format(matrix->format())->num_inputs : 0;
   pool_.parallel_for(div_ceil(num_rows, kPanelRows), [&](size_t begin, size_t end) {
     PanelRows rows = {.num_columns = packed.num_columns()};
     for (size_t panel = begin; panel < end; ++panel) {

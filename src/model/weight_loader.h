@@ -33,7 +33,7 @@ class WeightLoader {
  public:
   struct Options {
     const WeightFormat& format;
-    const CodedMatrices* coded;  // with uint4, else null
+    const CodedMatrices* coded;  // where codes are kept, else null
     size_t num_tensors;
     const LoadProgress& progress;
     const FeedbackSource& feedback;

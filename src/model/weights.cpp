@@ -166,14 +166,16 @@ Result<ModelWeights> load_weights(
 ) {
   if (Result<void> checked = check_tensors(config, source); !checked) return checked.error();
   std::optional<CodedMatrices> coded;
-  if (format.quantization && are_codes(format.quantization->format)) {
+  if (format.quantization && format.quantization->keeps_codes()) {
     Result<CodedMatrices> found = CodedMatrices::find(config, source);
     if (!found) return found.error();
     coded = *std::move(found);
   }
 
   // A tied embedding is read a second time where the head is kept in another format.
-  const bool has_tied_copy = config.tie_word_embeddings && format.quantization;
+  const bool embedding_is_head = coded && coded->embedding_is_head();
+  const bool has_tied_copy =
+      config.tie_word_embeddings && format.quantization && !embedding_is_head;
   const size_t num_tensors = expected_tensors(config).size() + (has_tied_copy ? 1 : 0);
   WeightLoader loader(
       source,
@@ -186,7 +188,10 @@ Result<ModelWeights> load_weights(
   );
   ModelWeights weights;
   const std::string embedding_name = "model.embed_tokens.weight";
-  Result<void> done = load_into(weights.embedding, loader.unquantized({embedding_name}));
+  Result<void> done = load_into(
+      weights.embedding,
+      embedding_is_head ? loader.head(embedding_name) : loader.unquantized({embedding_name})
+  );
   if (!done) return done.error();
   for (size_t i = 0; i < static_cast<size_t>(config.num_layers); ++i) {
     LayerWeights& layer = weights.layers.emplace_back();

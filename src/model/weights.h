@@ -48,8 +48,8 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
-  WeightMatrix embedding;  // [vocab, hidden], not quantized
-  // [vocab, hidden]; none: the embedding, where they are tied and nothing is quantized
+  WeightMatrix embedding;  // [vocab, hidden], not quantized, but may be the head's codes
+  // [vocab, hidden]; none: the embedding, where they are tied and kept in the same format
   std::optional<WeightMatrix> lm_head;
   std::vector<float> final_norm;  // [hidden]
   std::vector<LayerWeights> layers;

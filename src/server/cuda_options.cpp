@@ -23,8 +23,8 @@ Result<cuda::CudaRunnerOptions> cuda_options_of(
   // int8 and w8a8 have the same weights, and what those multiply on a device is bfloat16.
   std::optional<QuantizedFormat> quantization;
   if (options.quantization) quantization = options.quantization->format;
-  if (quantization && are_codes(*quantization)) {
-    return unsupported("--quantization uint4 is for processors alone", "--quantization");
+  if (options.quantization && options.quantization->keeps_codes()) {
+    return unsupported("--quantization stored is for processors alone", "--quantization");
   }
   return cuda::CudaRunnerOptions{
       .limits =

@@ -46,7 +46,7 @@ TEST(CudaOptions, TakeTheWeightsOfAQuantization) {
   EXPECT_EQ(cuda_options_of(options, 64)->quantization, QuantizedFormat::kInt8);
   options.quantization = QuantizedFormat::kInt4;
   EXPECT_EQ(cuda_options_of(options, 64)->quantization, QuantizedFormat::kInt4);
-  options.quantization = QuantizedFormat::kUint4;
+  options.quantization = Quantization::stored();
   EXPECT_EQ(cuda_options_of(options, 64).error().where, "--quantization");
 }
 

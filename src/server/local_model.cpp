@@ -72,14 +72,14 @@ Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& o
   Result<ModelConfig> config = parse_model_config(checkpoint.config);
   if (!config) return config;
   if (options.load_format == LoadFormat::kAuto) {
-    const bool asks = options.quantization && are_codes(options.quantization->format);
+    const bool asks = options.quantization && options.quantization->keeps_codes();
     const bool may_keep =
         options.keeps_codes && !options.quantization && options.device != DeviceChoice::kCuda;
     if (config->stored_quantization || (!asks && !may_keep)) return config;
     const Result<CodedMatrices> coded =
         coded_matrices_of_ranks(*config, *checkpoint.weights, options.tensor_parallel_size);
     if (!coded && asks) return coded.error();
-    if (coded) options.quantization = coded->format();
+    if (coded) options.quantization = Quantization::stored();
     return config;
   }
   if (!options.quantization) options.quantization = config->stored_quantization;
@@ -87,17 +87,26 @@ Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& o
   return config;
 }
 
-// With uint4, of stored weights; else nullptr.
+// Where codes are kept of stored weights; else nullptr.
 Result<std::shared_ptr<const CodedMatrices>> coded_of(
-    const Checkpoint& checkpoint, const ModelConfig& config, const CpuModelOptions& model
+    const Checkpoint& checkpoint,
+    const ModelConfig& config,
+    const std::optional<Quantization>& quantization,
+    int32_t num_ranks
 ) {
   std::shared_ptr<const CodedMatrices> coded;
-  const bool keeps_codes = model.quantization && are_codes(model.quantization->format);
+  const bool keeps_codes = quantization && quantization->keeps_codes();
   if (!checkpoint.weights || !keeps_codes) return coded;
-  Result<CodedMatrices> found = CodedMatrices::find(config, *checkpoint.weights);
+  Result<CodedMatrices> found = coded_matrices_of_ranks(config, *checkpoint.weights, num_ranks);
   if (!found) return found.error();
   coded = std::make_shared<const CodedMatrices>(*std::move(found));
   return coded;
+}
+
+// "int8", "uint4, uint6", "bfloat16".
+std::string name_of_weights(const CpuModelOptions& model, const CodedMatrices* coded) {
+  if (coded != nullptr) return coded->names();
+  return std::string(model.quantization ? name_of(*model.quantization) : name_of(model.dtype));
 }
 
 LoadProgress progress_of(const LocalModelOptions& options) {
@@ -223,7 +232,8 @@ Result<LoadedRunner> load_cpu_runner(
   if (!model) return model.error();
   const Result<ModelConfig> part = part_of(config, options);
   if (!part) return part.error();
-  const Result<std::shared_ptr<const CodedMatrices>> coded = coded_of(checkpoint, config, *model);
+  const Result<std::shared_ptr<const CodedMatrices>> coded =
+      coded_of(checkpoint, config, model->quantization, options.tensor_parallel_size);
   if (!coded) return coded.error();
   const Result<MemoryPlan> memory = plan_local_memory(*part, options, *model, *coded);
   if (!memory) return memory.error();
@@ -248,7 +258,7 @@ Result<LoadedRunner> load_cpu_runner(
           "{}: {:.1f} M parameters, {} on {} threads ({}), {:.2f} GiB of weights",
           options.text.model,
           static_cast<double>(num_parameters(config)) / 1e6,
-          model->quantization ? name_of(*model->quantization) : name_of(model->dtype),
+          name_of_weights(*model, coded->get()),
           threads.num_threads(),
           name_of(model->isa),
           static_cast<double>((*loaded)->num_weight_bytes()) / kGiB
@@ -349,7 +359,7 @@ Result<std::optional<Quantization>> quantization_of(
     const ModelConfig& config, std::optional<Quantization> asked
 ) {
   const std::optional<QuantizedFormat> stored = config.stored_quantization;
-  if (!asked) return std::optional<Quantization>(stored);
+  if (!asked || (stored && asked->keeps_codes())) return std::optional<Quantization>(stored);
   if (!stored || asked->format == *stored) return asked;
   return invalid_argument(
       fmt::format("the weights are stored as {}, not {}", name_of(*stored), name_of(*asked)),

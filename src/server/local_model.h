@@ -34,8 +34,8 @@ struct LocalModelOptions {
   std::optional<DType> dtype;  // none: what the checkpoint holds (docs/decisions/0002)
   // Of the layers' matrices (CpuModelOptions); none: as they are stored.
   std::optional<Quantization> quantization = {};
-  // Where none is said and other tools have stored most of those matrices in 4 bits: uint4. Else
-  // they become `dtype`.
+  // Where none is said and other tools have stored most of those matrices as codes that can be
+  // kept: Quantization::stored(). Else they become `dtype`.
   bool keeps_codes = false;
   std::optional<DType> kv_dtype;          // none: the weights' type
   int32_t block_size = 16;                // tokens of a KV block

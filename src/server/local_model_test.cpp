@@ -74,7 +74,7 @@ TEST(LocalModel, KeepsWhatIsStoredInFourBits) {
     LocalModelOptions options = dummy_options(folder.path());
     EXPECT_EQ(quantization_of_runner(options), std::nullopt);
     options.keeps_codes = true;
-    EXPECT_EQ(quantization_of_runner(options), Quantization(QuantizedFormat::kUint4));
+    EXPECT_EQ(quantization_of_runner(options), Quantization::stored());
     options.quantization = QuantizedFormat::kInt8;
     EXPECT_EQ(quantization_of_runner(options), Quantization(QuantizedFormat::kInt8));
   }

@@ -168,17 +168,19 @@ class Quantize(unittest.TestCase):
             faster = run("generate", output, *prompt, "--quantization", "w8a8")
             self.assertEqual(json.loads(faster.stdout)["token_ids"][:8], stated["token_ids"][:8])
             self.assertIn("w8a8", faster.stderr)
+            as_stored = run("generate", output, *prompt, "--quantization", "stored")
+            self.assertEqual(json.loads(as_stored.stdout)["token_ids"], ids)
+            self.assertIn("int8 on", as_stored.stderr)
             speed = run("bench", "engine", output, "--prompt-len", "16", "--output-len", "2", "--batch-size", "1", "--repetitions", "1",
                         "--json")
             self.assertEqual({json.loads(line)["quantization"] for line in speed.stdout.splitlines()}, {"int8"}, speed.stderr)
 
             for arguments, hint in [
                 (["generate", output, "--prompt", "x", "--quantization", "int4"], "the weights are stored as int8"),
-                (["generate", output, "--prompt", "x", "--quantization", "w8a16"], "auto, none, int8, w8a8, int4 or uint4"),
-                (["generate", STORIES, "--prompt", "x", "--quantization", "uint4"], "is not stored in 4 bits"),
-                (["plan", STORIES, "--quantization", "uint4"], "is not stored in 4 bits"),
+                (["generate", output, "--prompt", "x", "--quantization", "w8a16"], "auto, none, int8, w8a8, int4 or stored"),
+                (["generate", STORIES, "--prompt", "x", "--quantization", "stored"], "is not stored as codes"),
+                (["plan", STORIES, "--quantization", "stored"], "is not stored as codes"),
                 (["plan", output, "--quantization", "int4"], "the weights are stored as int8, not int4"),
-                (["generate", output, "--prompt", "x", "--quantization", "uint4"], "the weights are stored as int8, not uint4"),
                 (["quantize", output, "-o", output / "again"], "is quantized already"),
                 (["quantize", STORIES, "-o", output / "again", "--calibration", "a", "--calibration-tokens", "9"], "which --calibration replaces"),
                 (["quantize", STORIES, "-o", output / "again", "--no-calibration", "--calibration-tokens", "9"], "leaves out what --calibration-tokens"),
@@ -205,11 +207,12 @@ class Quantize(unittest.TestCase):
             self.assertIn("uint4 on", kept.stderr)
             ids = json.loads(kept.stdout)["token_ids"]
             self.assertEqual(ids[:16], json.loads(values.stdout)["token_ids"][:16])
-            shared = run("generate", model, *prompt, "--tensor-parallel-size", "4", "--quantization", "uint4")
-            self.assertIn("rank 1 of 4: tensor 'model.layers.0.self_attn.o_proj.weight'", shared.stderr)  # 16 inputs each
-            shared = run("generate", model, *prompt, "--tensor-parallel-size", "2")
-            self.assertIn("uint4 on", shared.stderr)  # 32 inputs each
-            self.assertEqual(json.loads(shared.stdout)["token_ids"][:16], ids[:16])
+            shared = run("generate", model, *prompt, "--tensor-parallel-size", "8", "--quantization", "stored")
+            self.assertIn("rank 1 of 8: tensor 'model.layers.0.self_attn.o_proj.weight'", shared.stderr)  # 8 inputs each
+            for size in ("2", "4"):  # 32 and 16
+                shared = run("generate", model, *prompt, "--tensor-parallel-size", size)
+                self.assertIn("uint4 on", shared.stderr)
+                self.assertEqual(json.loads(shared.stdout)["token_ids"][:16], ids[:16])
             self.assertIn("uint4 and", run("plan", model).stdout)
             self.assertIn("float32 (", run("plan", model, "--quantization", "none").stdout)
 

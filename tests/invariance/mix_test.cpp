@@ -96,7 +96,7 @@ void check_family(ModelFamily family) {
       {DType::kBFloat16, QuantizedFormat::kInt8},
       {DType::kBFloat16, Quantization::w8a8()},
       {DType::kFloat16, QuantizedFormat::kInt4},
-      {DType::kBFloat16, QuantizedFormat::kUint4},
+      {DType::kBFloat16, Quantization::stored()},
   };
   for (const WeightFormat& format : formats) {
     const std::unique_ptr<TestModel> model = make_tiny_model(family, format);

@@ -32,16 +32,16 @@ T checked(Result<T> result) {
   return *std::move(result);
 }
 
-// A source whose matrices of layers are codes.
-class CodedWeights : public WeightSource {
+// A source whose matrices of layers are codes of that form.
+class RoundedToCodes : public WeightSource {
  public:
-  explicit CodedWeights(const WeightSource& plain) : plain_(plain) {}
+  RoundedToCodes(const WeightSource& plain, const CodeForm& form) : plain_(plain), form_(form) {}
 
   std::span<const TensorInfo> tensors() const override { return plain_.tensors(); }
   const TensorInfo* find(std::string_view name) const override { return plain_.find(name); }
-  size_t scale_inputs(const TensorInfo& tensor) const override {
+  CodeForm code_form(const TensorInfo& tensor) const override {
     const bool is_of_layers = tensor.name.find(".layers.") != std::string::npos;
-    return tensor.shape.size() == 2 && is_of_layers ? kInputs : 0;
+    return tensor.shape.size() == 2 && is_of_layers ? form_ : CodeForm{};
   }
 
   void read_codes(
@@ -56,21 +56,22 @@ class CodedWeights : public WeightSource {
   void read_rows(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
   ) const override {
-    if (scale_inputs(tensor) == 0) return plain_.read_rows(tensor, row_begin, num_rows, out);
+    if (!code_form(tensor)) return plain_.read_rows(tensor, row_begin, num_rows, out);
     const CodedRowsData rows = coded_rows(tensor, row_begin, num_rows);
-    std::ranges::copy(rows.values(static_cast<size_t>(tensor.row_length()), kInputs), out.begin());
+    const auto width = static_cast<size_t>(tensor.row_length());
+    std::ranges::copy(rows.values(width, form_.num_inputs), out.begin());
   }
 
  private:
   CodedRowsData coded_rows(const TensorInfo& tensor, int64_t row_begin, int64_t num_rows) const {
     std::vector<float> values(static_cast<size_t>(num_rows * tensor.row_length()));
     plain_.read_rows(tensor, row_begin, num_rows, values);
-    return coded(values, static_cast<size_t>(tensor.row_length()), kInputs);
+    const CodeFormat format = {form_.bits, form_.num_inputs, !form_.is_symmetric, form_.is_iq4};
+    return coded(values, static_cast<size_t>(tensor.row_length()), format);
   }
 
-  static constexpr size_t kInputs = 64;
-
   const WeightSource& plain_;
+  CodeForm form_;
 };
 
 Loaded load(
@@ -94,10 +95,15 @@ Loaded load(const std::string& path, std::optional<Quantization> quantization, D
   return load(config, *checkpoint.weights, quantization, dtype);
 }
 
-Loaded load_coded(const std::string& path, std::optional<Quantization> quantization, DType dtype) {
+Loaded load_coded(
+    const std::string& path,
+    const CodeForm& form,
+    std::optional<Quantization> quantization,
+    DType dtype
+) {
   const Checkpoint checkpoint = checked(open_checkpoint(path));
   const ModelConfig config = checked(parse_model_config(checkpoint.config));
-  return load(config, CodedWeights(*checkpoint.weights), quantization, dtype);
+  return load(config, RoundedToCodes(*checkpoint.weights, form), quantization, dtype);
 }
 
 LocalModel load_speaking(const std::string& path) {

@@ -11,6 +11,7 @@
 
 #include "base/id.h"
 #include "base/thread_pool.h"
+#include "checkpoint/weight_source.h"
 #include "model/cpu_model.h"
 #include "quantization/quantize_model.h"
 #include "server/local_model.h"
@@ -33,9 +34,14 @@ Loaded load(
     DType dtype = DType::kBFloat16
 );
 
-// The same of a checkpoint that another tool has rounded to 4 bits, each matrix of the layers in
-// groups of 64, to what is nearest.
-Loaded load_coded(const std::string& path, std::optional<Quantization> quantization, DType dtype);
+// The same of a checkpoint that another tool has rounded to codes of that form, each matrix of the
+// layers, to what is nearest.
+Loaded load_coded(
+    const std::string& path,
+    const CodeForm& form,
+    std::optional<Quantization> quantization,
+    DType dtype
+);
 
 // With an engine and its text side, in bfloat16.
 LocalModel load_speaking(const std::string& path);

@@ -97,7 +97,7 @@ void add_flags(CommandLine& line, EngineFlags& flags) {
   line.add("--load-format", flags.load_format, "auto, or dummy: made-up weights for any config");
   line.add("--device", flags.device, "what computes: cpu, cuda, or auto (cpu)");
   line.add(
-      "--quantization", flags.quantization, "of the weights: auto, none, int8, w8a8, int4 or uint4"
+      "--quantization", flags.quantization, "of the weights: auto, none, int8, w8a8, int4 or stored"
   );
   line.add("--dtype", flags.dtype, "auto, float32, float16 or bfloat16");
   line.add("--prompt-len", flags.prompt_len, "tokens of each prompt (512); 0: no prefill");

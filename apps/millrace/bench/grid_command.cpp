@@ -58,7 +58,7 @@ void add_flags(CommandLine& line, GridFlags& flags) {
   line.add("--load-format", flags.load_format, "of that model: auto or dummy");
   line.add("--dtype", flags.dtype, "of that model's weights");
   line.add(
-      "--quantization", flags.quantization, "of that model: auto, none, int8, w8a8, int4 or uint4"
+      "--quantization", flags.quantization, "of that model: auto, none, int8, w8a8, int4 or stored"
   );
   line.add("--threads", flags.num_threads, "of that model (one a core)");
   add_speculation_flag(line, flags.speculation);

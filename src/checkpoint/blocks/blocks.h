@@ -45,16 +45,26 @@ void read_q5_k(const std::byte* block, std::span<float> out);
 void read_q6_k(const std::byte* block, std::span<float> out);
 void read_iq4_xs(const std::byte* block, std::span<float> out);
 
-// The nibbles q of so many blocks, and of each 32 of them a scale and a base: weight = q * scale +
-// base.
+// The codes of so many blocks, q and what h adds, or q + 128 of Q8_0 and v[q] + 128 of IQ4, and of
+// each group a scale and a base: weight = code * scale + base. Groups are of 32 weights, of Q2_K,
+// Q3_K and Q6_K of 16.
 struct Codes {
   uint8_t* codes;
   float* scales;
   float* bases;
   size_t num_blocks;
 };
+void read_codes_of_q8_0(const std::byte* block, const Codes& out);
 void read_codes_of_q4_0(const std::byte* block, const Codes& out);
 void read_codes_of_q4_1(const std::byte* block, const Codes& out);
+void read_codes_of_q5_0(const std::byte* block, const Codes& out);
+void read_codes_of_q5_1(const std::byte* block, const Codes& out);
+void read_codes_of_iq4_nl(const std::byte* block, const Codes& out);
+void read_codes_of_q2_k(const std::byte* block, const Codes& out);
+void read_codes_of_q3_k(const std::byte* block, const Codes& out);
 void read_codes_of_q4_k(const std::byte* block, const Codes& out);
+void read_codes_of_q5_k(const std::byte* block, const Codes& out);
+void read_codes_of_q6_k(const std::byte* block, const Codes& out);
+void read_codes_of_iq4_xs(const std::byte* block, const Codes& out);
 
 }  // namespace millrace::blocks

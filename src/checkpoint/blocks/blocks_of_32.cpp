@@ -17,12 +17,15 @@ void read_nibbles(const std::byte* stored, T* x, const Weight& weight) {
   }
 }
 
-void copy_nibbles(const std::byte* stored, uint8_t* codes) {
-  read_nibbles(stored, codes, [](int q, size_t) { return static_cast<uint8_t>(q); });
-}
-
 int fifth_bit(uint32_t bits, size_t i) {
   return static_cast<int>(bits >> i & 1U) << 4;
+}
+
+// `high`: the fifth bits; 0 where there are none.
+void copy_codes(const std::byte* stored, uint32_t high, uint8_t* codes) {
+  read_nibbles(stored, codes, [&](int q, size_t i) {
+    return static_cast<uint8_t>(q + fifth_bit(high, i));
+  });
 }
 
 }  // namespace
@@ -86,11 +89,29 @@ void read_iq4_nl(const std::byte* block, std::span<float> out) {
   }
 }
 
+void read_codes_of_q8_0(const std::byte* block, const Codes& out) {
+  for (size_t i = 0; i < out.num_blocks; ++i, block += 34) {
+    out.scales[i] = load_half(block);
+    out.bases[i] = -128.0F * out.scales[i];
+    const auto quants = load_bytes<kBlock>(block + 2);
+    // Another highest bit adds 128.
+    for (size_t j = 0; j < kBlock; ++j) out.codes[i * kBlock + j] = quants[j] ^ 0x80;
+  }
+}
+
+void read_codes_of_iq4_nl(const std::byte* block, const Codes& out) {
+  for (size_t i = 0; i < out.num_blocks; ++i, block += 18) {
+    out.scales[i] = load_half(block);
+    out.bases[i] = -128.0F * out.scales[i];
+    read_nibbles(block + 2, out.codes + i * kBlock, [](int q, size_t) { return iq4_code(q); });
+  }
+}
+
 void read_codes_of_q4_0(const std::byte* block, const Codes& out) {
   for (size_t i = 0; i < out.num_blocks; ++i, block += 18) {
     out.scales[i] = load_half(block);
     out.bases[i] = -8.0F * out.scales[i];
-    copy_nibbles(block + 2, out.codes + i * kBlock);
+    copy_codes(block + 2, 0, out.codes + i * kBlock);
   }
 }
 
@@ -98,7 +119,23 @@ void read_codes_of_q4_1(const std::byte* block, const Codes& out) {
   for (size_t i = 0; i < out.num_blocks; ++i, block += 20) {
     out.scales[i] = load_half(block);
     out.bases[i] = load_half(block + 2);
-    copy_nibbles(block + 4, out.codes + i * kBlock);
+    copy_codes(block + 4, 0, out.codes + i * kBlock);
+  }
+}
+
+void read_codes_of_q5_0(const std::byte* block, const Codes& out) {
+  for (size_t i = 0; i < out.num_blocks; ++i, block += 22) {
+    out.scales[i] = load_half(block);
+    out.bases[i] = -16.0F * out.scales[i];
+    copy_codes(block + 6, load_u32(block + 2), out.codes + i * kBlock);
+  }
+}
+
+void read_codes_of_q5_1(const std::byte* block, const Codes& out) {
+  for (size_t i = 0; i < out.num_blocks; ++i, block += 24) {
+    out.scales[i] = load_half(block);
+    out.bases[i] = load_half(block + 2);
+    copy_codes(block + 8, load_u32(block + 4), out.codes + i * kBlock);
   }
 }
 

@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "base/math.h"
 #include "checkpoint/blocks/block_bytes.h"
-#include "checkpoint/dequantize.h"
 #include "checkpoint/printable.h"
 
 namespace millrace {
@@ -371,64 +370,6 @@ Result<CodedMatrix> find_bytes(const Parts& parts, const QuantizationConfig& con
 }
 
 }  // namespace
-
-float ScaleGrid::at(size_t row, size_t group) const {
-  const size_t place = row / rows_per_scale * row_stride + group * group_stride;
-  const size_t size = block_layout(storage).block_bytes;
-  float value = 0;
-  dequantize(storage, bytes.subspan(place * size, size), std::span(&value, 1));
-  return value;
-}
-
-void CodedMatrix::read_rows(size_t row_begin, std::span<float> out) const {
-  read_code_rows(codes, row_begin, num_columns, out);
-  std::vector<float> row_scales(num_groups);
-  std::vector<float> row_zeros(num_groups, zero);
-  for (size_t r = 0; r < out.size() / num_columns; ++r) {
-    for (size_t g = 0; g < num_groups; ++g) {
-      row_scales[g] = scales.at(row_begin + r, g);
-      if (zeros) row_zeros[g] = code_at(*zeros, row_begin + r, g);
-    }
-    const std::span<float> row = out.subspan(r * num_columns, num_columns);
-    if (!group_of_input.empty()) {
-      for (size_t k = 0; k < num_columns; ++k) {
-        const size_t group = element_at(group_of_input, k);
-        row[k] = (row[k] - row_zeros[group]) * row_scales[group];
-      }
-      continue;
-    }
-    for (size_t g = 0; g < num_groups; ++g) {
-      const size_t begin = std::min(g * group_size, num_columns);
-      const size_t count = std::min(group_size, num_columns - begin);
-      for (float& weight : row.subspan(begin, count)) {
-        weight = (weight - row_zeros[g]) * row_scales[g];
-      }
-    }
-  }
-}
-
-size_t CodedMatrix::scale_inputs() const {
-  const auto* const fields = std::get_if<BitFields>(&codes);
-  if (fields == nullptr || fields->bits != 4 || !group_of_input.empty()) return 0;
-  if (num_groups == 1 || group_size % 64 == 0) return 64;
-  return group_size % 32 == 0 ? 32 : 0;
-}
-
-void CodedMatrix::read_codes(size_t row_begin, const StoredCodes& out) const {
-  std::vector<float> values(out.codes.size());
-  read_code_rows(codes, row_begin, num_columns, values);
-  std::ranges::transform(values, out.codes.begin(), [](float value) {
-    return static_cast<uint8_t>(value);
-  });
-  const size_t num_scales = div_ceil(num_columns, out.num_inputs);
-  for (size_t i = 0; i < out.scales.size(); ++i) {
-    const size_t row = row_begin + i / num_scales;
-    const size_t group = i % num_scales * out.num_inputs / group_size;
-    const float zero_point = zeros ? code_at(*zeros, row, group) : zero;
-    out.scales[i] = scales.at(row, group);
-    out.bases[i] = -zero_point * out.scales[i];
-  }
-}
 
 std::optional<MatrixLayout> layout_of(const TensorInfo& tensor, QuantizationMethod method) {
   const std::string_view name = tensor.name;

@@ -44,7 +44,7 @@ struct CodedMatrix {
   void read_rows(size_t row_begin, std::span<float> out) const;
 
   // As those of WeightSource.
-  size_t scale_inputs() const;
+  CodeForm code_form() const;
   void read_codes(size_t row_begin, const StoredCodes& out) const;
 };
 

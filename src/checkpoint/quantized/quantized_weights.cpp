@@ -67,19 +67,16 @@ class QuantizedWeights : public WeightSource {
     matrix->read_rows(static_cast<size_t>(row_begin), out);
   }
 
-  size_t scale_inputs(const TensorInfo& tensor) const override {
+  CodeForm code_form(const TensorInfo& tensor) const override {
     const Placement& matrix = placements_[index_.position_of(tensor)];
-    return matrix ? matrix->scale_inputs() : 0;
+    return matrix ? matrix->code_form() : CodeForm{};
   }
 
   void read_codes(
       const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
   ) const override {
     const Placement& matrix = placements_[index_.position_of(tensor)];
-    CHECK(
-        matrix && out.num_inputs <= matrix->scale_inputs(),
-        "no such codes are stored of tensor " + tensor.name
-    );
+    CHECK(matrix.has_value(), "no codes are stored of tensor " + tensor.name);
     check_rows(tensor, row_begin, num_rows, out.codes.size());
     matrix->read_codes(static_cast<size_t>(row_begin), out);
   }

@@ -42,12 +42,14 @@ void read_all(const WeightSource& weights, const TensorInfo& tensor) {
   const auto width = static_cast<size_t>(tensor.row_length());
   std::vector<float> row(width);
   std::vector<uint8_t> codes(width);
-  const size_t num_inputs = weights.scale_inputs(tensor);
-  std::vector<float> scales(num_inputs == 0 ? 0 : div_ceil(width, num_inputs));
+  const CodeForm form = weights.code_form(tensor);
+  std::vector<float> scales(form ? div_ceil(width, form.num_inputs) : 0);
   std::vector<float> bases(scales.size());
   for (int64_t i = 0; i < tensor.num_rows(); ++i) {
     weights.read_rows(tensor, i, 1, row);
-    if (num_inputs > 0) weights.read_codes(tensor, i, 1, {codes, scales, bases, num_inputs});
+    if (!form) continue;
+    weights.read_codes(tensor, i, 1, {codes, scales, bases, form.num_inputs});
+    CHECK(std::ranges::max(codes) < 1 << form.bits, "a code of more bits");
   }
 }
 

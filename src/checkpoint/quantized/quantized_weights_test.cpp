@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -73,39 +74,46 @@ TEST_P(QuantizedGolden, ReadsWhatItsToolReads) {
   }
 }
 
-// To a rounding of the products.
-void expect_codes(const WeightSource& weights, const TensorInfo& tensor, size_t num_inputs) {
+// To a rounding of the products. However few are asked for together, the weights are the same.
+void expect_codes(const WeightSource& weights, const TensorInfo& tensor) {
   const std::vector<float> values = values_of(weights, tensor);
-  const std::vector<float> found = values_of_codes(weights, tensor, num_inputs);
-  for (size_t i = 0; i < values.size(); ++i) {
-    ASSERT_NEAR(found[i], values[i], 1e-6F) << tensor.name << ' ' << num_inputs << ": " << i;
+  const size_t stored = weights.code_form(tensor).num_inputs;
+  for (const size_t num_inputs : {stored, size_t{32}, size_t{16}}) {
+    const std::vector<float> found = values_of_codes(weights, tensor, num_inputs);
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(found[i], values[i], 1e-6F) << tensor.name << ' ' << num_inputs << ": " << i;
+    }
   }
 }
 
-TEST(QuantizedWeights, HaveCodesWhereGroupsOfFourBitsAreInOrder) {
-  const std::map<std::string, size_t> cases = {
-      {"awq", 64},
-      {"gptq", 64},
-      {"gptq_act_order", 0},
-      {"gptq_v2", 0},
-      {"gptq_3bit", 0},
-      {"fp8_block", 0},
-      {"ct_int4", 64},
-      {"ct_int4_zeros", 64},
-      {"ct_int4_act_order", 0},
-      {"ct_int8_packed", 0}};
-  for (const auto& [name, num_inputs] : cases) {
+TEST(QuantizedWeights, HaveCodesWhereGroupsAreInOrder) {
+  const CodeForm of_4_bits = {4, 64, false};
+  const CodeForm of_8_bits = {8, 64, true};
+  const std::map<std::string, CodeForm> cases = {
+      {"awq", of_4_bits},
+      {"gptq", {4, 64, true}},
+      {"gptq_act_order", {}},
+      {"gptq_v2", {8, 64, false}},
+      {"gptq_3bit", {3, 32, false}},
+      {"gptq_2bit", {2, 32, false}},
+      {"fp8_block", {}},
+      {"fp8_tensor", {}},
+      {"ct_int4", {4, 64, true}},
+      {"ct_int4_zeros", of_4_bits},
+      {"ct_int4_act_order", {}},
+      {"ct_int8", of_8_bits},
+      {"ct_int8_packed", of_8_bits},
+      {"ct_fp8", {}}};
+  for (const auto& [name, form] : cases) {
     const Result<Checkpoint> checkpoint =
         open_checkpoint(MILLRACE_SOURCE_DIR "/tests/golden/checkpoint/quantized/" + name);
     ASSERT_TRUE(checkpoint) << checkpoint.error().message;
     const WeightSource& weights = *checkpoint->weights;
     for (const TensorInfo& tensor : weights.tensors()) {
       const bool is_matrix = tensor.shape.size() == 2;
-      ASSERT_EQ(weights.scale_inputs(tensor), is_matrix ? num_inputs : 0)
+      ASSERT_EQ(weights.code_form(tensor), is_matrix ? form : CodeForm{})
           << name << ' ' << tensor.name;
-      if (weights.scale_inputs(tensor) == 0) continue;
-      expect_codes(weights, tensor, 64);
-      expect_codes(weights, tensor, 32);
+      if (is_matrix && form) expect_codes(weights, tensor);
     }
   }
 }
@@ -298,7 +306,7 @@ TEST(PlainWeights, CountTheBitsOfGptqByItsInputs) {
   std::vector<float> row(8);
   (*weights)->read_rows((*weights)->tensors()[0], 3, 1, row);
   EXPECT_THAT(row, ElementsAre(0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5));
-  EXPECT_EQ((*weights)->scale_inputs((*weights)->tensors()[0]), 0);
+  EXPECT_EQ((*weights)->code_form((*weights)->tensors()[0]), (CodeForm{8, 64, false}));
 }
 
 TEST(PlainWeights, TakeTheZeroPointsOfInt8) {
@@ -310,6 +318,99 @@ TEST(PlainWeights, TakeTheZeroPointsOfInt8) {
       plain_weights(std::move(source), {.method = QuantizationMethod::kCompressedTensors});
   ASSERT_TRUE(weights) << weights.error().message;
   EXPECT_THAT(values_of(**weights, (*weights)->tensors()[0]), ElementsAre(1.5, 0.5, 4, -262));
+}
+
+std::string any_bytes(size_t size) {
+  std::mt19937 random(3);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+// Of 8 rows and 128 inputs in 8 bits. `zeros`: the word of the zero points of rows 4 to 7 in the
+// last group; all others are the middle.
+constexpr size_t kRowsOf8Bits = 8;
+constexpr size_t kInputsOf8Bits = 128;
+
+std::vector<float> scales_of_8_bits(size_t groups) {
+  std::vector<float> scales(groups * kRowsOf8Bits);
+  for (size_t i = 0; i < scales.size(); ++i) scales[i] = 0.001F * static_cast<float>(i + 1);
+  return scales;
+}
+
+std::unique_ptr<WeightSource> gptq_of_8_bits(int64_t group_size, uint32_t zeros) {
+  const auto groups = static_cast<int64_t>(kInputsOf8Bits) / group_size;
+  auto source = std::make_unique<MemorySource>();
+  source->add("m.qweight", "I32", {32, 8}, any_bytes(kRowsOf8Bits * kInputsOf8Bits));
+  std::vector<uint32_t> all_zeros(static_cast<size_t>(groups) * 2, 0x7F7F7F7F);
+  all_zeros.back() = zeros;
+  source->add("m.qzeros", "I32", {groups, 2}, words(all_zeros));
+  source->add(
+      "m.scales", "F32", {groups, 8}, floats(scales_of_8_bits(static_cast<size_t>(groups)))
+  );
+  QuantizationConfig config{.method = QuantizationMethod::kGptq, .bits = 8};
+  config.group_size = group_size;
+  config.zeros_are_one_less = true;
+  return *plain_weights(std::move(source), config);
+}
+
+// Packed in words, or bytes with a sign, whose middle is 0.
+std::unique_ptr<WeightSource> compressed_of_8_bits(
+    bool is_packed, int64_t groups, std::optional<uint32_t> zeros
+) {
+  auto source = std::make_unique<MemorySource>();
+  const std::string bytes = any_bytes(kRowsOf8Bits * kInputsOf8Bits);
+  std::vector<uint32_t> all_zeros(static_cast<size_t>(groups) * 2, is_packed ? 0x80808080 : 0);
+  all_zeros.back() = zeros.value_or(0);
+  if (is_packed) {
+    std::string shape;
+    for (const int64_t length : {int64_t{8}, int64_t{128}}) append(shape, length);
+    source->add("m.weight_packed", "I32", {8, 32}, bytes);
+    source->add("m.weight_shape", "I64", {2}, shape);
+    if (zeros) source->add("m.weight_zero_point", "I32", {2, groups}, words(all_zeros));
+  } else {
+    source->add("m.weight", "I8", {8, 128}, bytes);
+    if (zeros) source->add("m.weight_zero_point", "I8", {8, groups}, words(all_zeros));
+  }
+  source->add(
+      "m.weight_scale", "F32", {8, groups}, floats(scales_of_8_bits(static_cast<size_t>(groups)))
+  );
+  return *plain_weights(
+      std::move(source), {.method = QuantizationMethod::kCompressedTensors, .bits = 8}
+  );
+}
+
+void expect_symmetric_codes(const WeightSource& weights, size_t num_inputs) {
+  const TensorInfo& tensor = weights.tensors()[0];
+  ASSERT_EQ(weights.code_form(tensor), (CodeForm{8, num_inputs, true}));
+  expect_codes(weights, tensor);
+  std::vector<uint8_t> codes(kRowsOf8Bits * kInputsOf8Bits);
+  std::vector<float> scales(codes.size() / num_inputs);
+  std::vector<float> bases(scales.size());
+  weights.read_codes(tensor, 0, tensor.num_rows(), {codes, scales, bases, num_inputs});
+  for (size_t i = 0; i < scales.size(); ++i) ASSERT_EQ(bases[i], -128.0F * scales[i]) << i;
+}
+
+CodeForm form_of(const std::unique_ptr<WeightSource>& weights) {
+  return weights->code_form(weights->tensors()[0]);
+}
+
+TEST(PlainWeights, AreSymmetricWhereEveryZeroPointIsTheMiddle) {
+  expect_symmetric_codes(*gptq_of_8_bits(128, 0x7F7F7F7F), 64);
+  expect_symmetric_codes(*gptq_of_8_bits(64, 0x7F7F7F7F), 64);
+  expect_symmetric_codes(*gptq_of_8_bits(32, 0x7F7F7F7F), 32);
+  EXPECT_EQ(form_of(gptq_of_8_bits(16, 0x7F7F7F7F)), CodeForm{});
+  constexpr CodeForm kNotSymmetric = {8, 64, false};
+  EXPECT_EQ(form_of(gptq_of_8_bits(64, 0x7E7F7F7F)), kNotSymmetric);
+  for (const bool is_packed : {false, true}) {
+    const uint32_t middle = is_packed ? 0x80808080 : 0;
+    expect_symmetric_codes(*compressed_of_8_bits(is_packed, 1, {}), 64);
+    expect_symmetric_codes(*compressed_of_8_bits(is_packed, 4, {}), 32);
+    expect_symmetric_codes(*compressed_of_8_bits(is_packed, 2, middle), 64);
+    EXPECT_EQ(form_of(compressed_of_8_bits(is_packed, 8, {})), CodeForm{});
+    EXPECT_EQ(form_of(compressed_of_8_bits(is_packed, 2, middle + 0x01000000)), kNotSymmetric);
+    EXPECT_EQ(form_of(compressed_of_8_bits(is_packed, 1, middle + 1)), kNotSymmetric);
+  }
 }
 
 TEST(PlainWeights, RefuseAnInputOfAGroupThatThereIsNot) {
@@ -448,8 +549,8 @@ TEST(PlainWeights, AnyShapesAreReadOrRefused) {
     for (const TensorInfo& tensor : (*weights)->tensors()) {
       if (tensor.name != "m.weight" || tensor.storage == StorageType::kOther) continue;
       const std::vector<float> values = values_of(**weights, tensor);
-      const size_t num_inputs = (*weights)->scale_inputs(tensor);
-      if (num_inputs > 0) values_of_codes(**weights, tensor, num_inputs);
+      const CodeForm form = (*weights)->code_form(tensor);
+      if (form) values_of_codes(**weights, tensor, form.num_inputs);
       ++num_read;
     }
   }

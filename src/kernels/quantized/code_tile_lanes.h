@@ -1,6 +1,6 @@
-// What a tile of linear_quantized adds up where weights are codes (Uint4Weights): a panel or two x
+// What a tile of linear_quantized adds up where weights are codes (CodedWeights): a panel or two x
 // a few tokens, both bytes of whose inputs (CodedInputs) are multiplied at once, so that a code is
-// taken out of its byte once for all of them. Sums of a group's part are exact; floats are added
+// taken out of its bytes once for all of them. Sums of a group's part are exact; floats are added
 // group by group, ascending. See lanes.h for the rules of this file, quantized_tile_lanes.h for
 // what `Dots` are.
 #pragma once
@@ -14,63 +14,88 @@ namespace {
 template <class Dots, size_t kPanels, size_t kTokens>
 using SumsOfBytes = typename Dots::Sums[kPanels][kTokens][2];
 
-// Inputs 8 * step to + 4, or the four after those.
-template <class Dots, bool kHigh, size_t kPanels, size_t kTokens>
+constexpr size_t kGroupFours = kGroupInputs / 4;
+
+// The codes of inputs 4 * kFour to + 4 of a group.
+template <class Dots, class Weights, size_t kFour>
+[[gnu::always_inline]] inline typename Dots::Weights read_codes(const unsigned char* group) {
+  if constexpr (Weights::kStoredBits == 8) {
+    return Dots::load_weights(group + kFour * 64);
+  } else if constexpr (Weights::kAreIndices) {
+    const unsigned char* const bytes = group + kFour / 2 * 64;
+    const auto table = Dots::load_table(kIq4Codes);
+    return kFour % 2 == 0 ? Dots::low_codes(bytes, table) : Dots::high_codes(bytes, table);
+  } else {
+    const unsigned char* const bytes = group + kFour / 2 * 64;
+    const auto low = kFour % 2 == 0 ? Dots::low_bits(bytes) : Dots::high_bits(bytes);
+    if constexpr (Weights::kHighBits == 0) {
+      return low;
+    } else {
+      constexpr size_t kFields = 8 / Weights::kHighBits;
+      return Dots::
+          template with_high_bits<kFour % kFields * Weights::kHighBits, Weights::kHighBits>(
+              low, group + Weights::kLowBytes + kFour / kFields * 64
+          );
+    }
+  }
+}
+
+template <class Dots, class Weights, size_t kFour, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_four_codes(
-    const GroupPlace<kPanels, kTokens>& place,
-    size_t step,
-    SumsOfBytes<Dots, kPanels, kTokens>& sums
+    const GroupPlace<kPanels, kTokens>& place, SumsOfBytes<Dots, kPanels, kTokens>& sums
 ) {
   typename Dots::Weights weights[kPanels];
 #pragma GCC unroll 2
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    const unsigned char* const codes = place.weights[panel] + step * 64;
-    weights[panel] = kHigh ? Dots::high_bits(codes) : Dots::low_bits(codes);
+    weights[panel] = read_codes<Dots, Weights, kFour>(place.weights[panel]);
   }
 #pragma GCC unroll 4
   for (size_t token = 0; token < kTokens; ++token) {
-    const unsigned char* const four = place.inputs.row(token) + step * 8 + (kHigh ? 4 : 0);
+    const unsigned char* const four = place.inputs.row(token) + kFour * 4;
 #pragma GCC unroll 2
     for (size_t byte = 0; byte < 2; ++byte) {
       const auto input = Dots::broadcast_inputs(four + byte * kGroupInputs);
 #pragma GCC unroll 2
       for (size_t panel = 0; panel < kPanels; ++panel) {
         auto& sum = sums[panel][token][byte];
-        sum = Dots::dot_codes(weights[panel], input, sum);
+        if constexpr (Weights::kBits < 8) {
+          sum = Dots::dot_codes(weights[panel], input, sum);
+        } else {
+          sum = Dots::dot(weights[panel], input, sum);
+        }
       }
     }
   }
 }
 
-// The sums of one part of a group, of `kSteps` times eight inputs from step `begin` on. The
-// products of a single token wait for each other, so that every other four inputs have sums of
-// their own.
-template <class Dots, size_t kSteps, size_t kPanels, size_t kTokens>
-[[gnu::always_inline]] inline void multiply_codes(
+// Inputs 4 * kFour to 4 * kEnd. Every other four of them go to `others`, which may be `sums`.
+template <class Dots, class Weights, size_t kFour, size_t kEnd, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void add_codes(
     const GroupPlace<kPanels, kTokens>& place,
-    size_t begin,
-    SumsOfBytes<Dots, kPanels, kTokens>& sums
+    SumsOfBytes<Dots, kPanels, kTokens>& sums,
+    SumsOfBytes<Dots, kPanels, kTokens>& others
 ) {
-  constexpr bool kHasOthers = kPanels * kTokens == 1;
-  SumsOfBytes<Dots, kPanels, kTokens> others;
-#pragma GCC unroll 2
-  for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 4
-    for (size_t token = 0; token < kTokens; ++token) {
-      for (auto& sum : sums[panel][token]) sum = Dots::broadcast_sum(0);
-      for (auto& sum : others[panel][token]) sum = Dots::broadcast_sum(0);
-    }
+  add_four_codes<Dots, Weights, kFour>(place, sums);
+  add_four_codes<Dots, Weights, kFour + 1>(place, others);
+  if constexpr (kFour + 2 < kEnd) {
+    add_codes<Dots, Weights, kFour + 2, kEnd>(place, sums, others);
   }
-#pragma GCC unroll 8
-  for (size_t step = begin; step < begin + kSteps; ++step) {
-    add_four_codes<Dots, false>(place, step, sums);
-    if constexpr (kHasOthers) {
-      add_four_codes<Dots, true>(place, step, others);
-    } else {
-      add_four_codes<Dots, true>(place, step, sums);
-    }
-  }
-  if constexpr (kHasOthers) {
+}
+
+// The sums of one part of a group. The products of a single token wait for each other, so that
+// every other four inputs have sums of their own.
+template <class Dots, class Weights, size_t kPart, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void multiply_codes(
+    const GroupPlace<kPanels, kTokens>& place, SumsOfBytes<Dots, kPanels, kTokens>& sums
+) {
+  constexpr size_t kFours = kGroupFours / Weights::kParts;
+  constexpr size_t kBegin = kPart * kFours;
+  if constexpr (kPanels * kTokens > 1) {
+    add_codes<Dots, Weights, kBegin, kBegin + kFours>(place, sums, sums);
+  } else {
+    SumsOfBytes<Dots, 1, 1> others;
+    for (auto& sum : others[0][0]) sum = Dots::broadcast_sum(0);
+    add_codes<Dots, Weights, kBegin, kBegin + kFours>(place, sums, others);
     for (size_t byte = 0; byte < 2; ++byte) {
       sums[0][0][byte] = Dots::add(sums[0][0][byte], others[0][0][byte]);
     }
@@ -83,11 +108,95 @@ template <class Floats>
   return Floats::load(reinterpret_cast<const Float16*>(first + place));
 }
 
+// Where the scales, the bases and the inputs of a tile's group lie: those of the first panel, and
+// of the first token.
+struct CodedGroup {
+  const unsigned char* scales;
+  const unsigned char* bases;
+  size_t panel_bytes;
+  const unsigned char* inputs;  // CodedInputs, input_stride apart
+  size_t input_stride;
+};
+
+// What the sums of the lower bytes' products of a part start with: where weights have no bases,
+// less the code of zero times the inputs.
+template <class Weights, size_t kPart>
+[[gnu::always_inline]] inline int32_t start_of_part(const CodedInputs& input) {
+  if constexpr (Weights::kHasBases) return 0;
+  constexpr size_t kQuarters = 4 / Weights::kParts;
+  int32_t start = 0;
+  for (size_t i = 0; i < kQuarters; ++i) start += input.starts[kPart * kQuarters + i];
+  return start >> (kStartBits - Weights::kZeroBits);
+}
+
+// What a part's base is multiplied by.
+template <class Weights, size_t kPart>
+[[gnu::always_inline]] inline float inputs_of_part(const CodedInputs& input) {
+  if constexpr (Weights::kParts == 1) return input.sum;
+  if constexpr (Weights::kParts == 2) return input.half_sums[kPart];
+  return static_cast<float>(-(input.starts[kPart] >> kStartBits));
+}
+
+// The products of part kPart and of those after it, times the weights' scales: the first part sets
+// `values`, the others add to it.
+template <class Dots, class Weights, size_t kPart, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void multiply_parts(
+    const CodedGroup& group,
+    const GroupPlace<kPanels, kTokens>& place,
+    typename Dots::Floats (&values)[kPanels][kTokens]
+) {
+  using Floats = typename Dots::Floats;
+  SumsOfBytes<Dots, kPanels, kTokens> sums;
+  const unsigned char* of_token = group.inputs;
+#pragma GCC unroll 4
+  for (size_t token = 0; token < kTokens; ++token) {
+    const auto& input = *reinterpret_cast<const CodedInputs*>(of_token);
+#pragma GCC unroll 2
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+      sums[panel][token][0] = Dots::broadcast_sum(0);
+      sums[panel][token][1] = Dots::broadcast_sum(start_of_part<Weights, kPart>(input));
+    }
+    if constexpr (!Weights::kHasBases) {
+      of_token += group.input_stride;
+      forget_origin(of_token);
+    }
+  }
+  multiply_codes<Dots, Weights, kPart>(place, sums);
+#pragma GCC unroll 2
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+    const size_t at = panel * group.panel_bytes + kPart * Weights::kPartBytes;
+    const Floats scale = load_part<Floats>(group.scales, at);
+#pragma GCC unroll 4
+    for (size_t token = 0; token < kTokens; ++token) {
+      Floats& value = values[panel][token];
+      const auto& bytes = sums[panel][token];
+      const Floats total = Dots::total(bytes[0], bytes[1]);
+      value = kPart == 0 ? Floats::mul(total, scale) : Floats::fma(total, scale, value);
+    }
+  }
+  if constexpr (kPart + 1 < Weights::kParts) {
+    multiply_parts<Dots, Weights, kPart + 1>(group, place, values);
+  }
+}
+
+// `value` and the bases of a panel, from part kPart on, times a token's inputs.
+template <class Weights, size_t kPart, class Floats>
+[[gnu::always_inline]] inline Floats with_bases(
+    const unsigned char* bases, const CodedInputs& input, Floats value
+) {
+  if constexpr (!Weights::kHasBases || kPart == Weights::kParts) {
+    return value;
+  } else {
+    const Floats base = load_part<Floats>(bases, kPart * Weights::kPartBytes);
+    const Floats sum = Floats::broadcast(inputs_of_part<Weights, kPart>(input));
+    return with_bases<Weights, kPart + 1>(bases, input, Floats::fma(base, sum, value));
+  }
+}
+
 // Adds a tile's groups to its sums.
 template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   using Floats = typename Dots::Floats;
-  constexpr size_t kParts = Weights::kParts;
   const unsigned char* const row = task.rows + tile.token * task.row_stride;
   const unsigned char* const panels = task.panels + tile.panel * task.panel_bytes;
   Floats totals[kPanels][kTokens];
@@ -97,8 +206,8 @@ void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   size_t next_line = 0;
   GroupPlace<kPanels, kTokens> place = {{}, {{}, task.row_stride}};
   place.inputs.begin_at(row + tile.group_begin * 2 * kGroupInputs);
-  const unsigned char* inputs = row + task.num_groups * 2 * kGroupInputs;
-  inputs += tile.group_begin * sizeof(CodedInputs);
+  CodedGroup at = {.panel_bytes = task.panel_bytes, .input_stride = task.row_stride};
+  at.inputs = row + task.num_groups * 2 * kGroupInputs + tile.group_begin * sizeof(CodedInputs);
   for (size_t group = tile.group_begin; group < tile.group_end; ++group) {
     place.inputs.forget_origins();
     place.weights_at(panels + Weights::kLayout.codes_offset(group), task.panel_bytes);
@@ -107,49 +216,27 @@ void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
         ask_for_bytes<Weights::kGroupBytes>(place.weights[0] + tile.hint_bytes);
       }
     }
-    const unsigned char* const scales = panels + Weights::kLayout.scales_offset(group);
-    const unsigned char* const bases = panels + Weights::kLayout.bases_offset(group);
+    at.scales = panels + Weights::kLayout.scales_offset(group);
+    at.bases = panels + Weights::kLayout.bases_offset(group);
     Floats values[kPanels][kTokens];
-#pragma GCC unroll 2
-    for (size_t part = 0; part < kParts; ++part) {
-      constexpr size_t kSteps = kGroupSteps / kParts;
-      SumsOfBytes<Dots, kPanels, kTokens> sums;
-      multiply_codes<Dots, kSteps>(place, part * kSteps, sums);
-#pragma GCC unroll 2
-      for (size_t panel = 0; panel < kPanels; ++panel) {
-        const size_t at = panel * task.panel_bytes + part * Weights::kPartBytes;
-        const Floats scale = load_part<Floats>(scales, at);
-#pragma GCC unroll 4
-        for (size_t token = 0; token < kTokens; ++token) {
-          Floats& value = values[panel][token];
-          const auto& bytes = sums[panel][token];
-          const Floats total = Dots::total(bytes[0], bytes[1]);
-          value = part == 0 ? Floats::mul(total, scale) : Floats::fma(total, scale, value);
-        }
-      }
-    }
+    multiply_parts<Dots, Weights, 0>(at, place, values);
     if constexpr (kPanels > 1) ask_for_weights(tile.ahead, next_line, lines_per_group);
 #pragma GCC unroll 2
     for (size_t panel = 0; panel < kPanels; ++panel) {
-      const unsigned char* of_token = inputs;
+      const unsigned char* of_token = at.inputs;
 #pragma GCC unroll 4
       for (size_t token = 0; token < kTokens; ++token) {
         const auto& input = *reinterpret_cast<const CodedInputs*>(of_token);
-        Floats value = values[panel][token];
-#pragma GCC unroll 2
-        for (size_t part = 0; part < kParts; ++part) {
-          const size_t at = panel * task.panel_bytes + part * Weights::kPartBytes;
-          const float sum = kParts == 1 ? input.sum : input.half_sums[part];
-          value = Floats::fma(load_part<Floats>(bases, at), Floats::broadcast(sum), value);
-        }
+        const unsigned char* const bases = at.bases + panel * task.panel_bytes;
+        const Floats value = with_bases<Weights, 0>(bases, input, values[panel][token]);
         Floats& total = totals[panel][token];
         total = Floats::fma(value, Floats::broadcast(input.scale), total);
-        of_token += place.inputs.stride;
+        of_token += task.row_stride;
         forget_origin(of_token);
       }
     }
     place.inputs.advance(2 * kGroupInputs);
-    inputs += sizeof(CodedInputs);
+    at.inputs += sizeof(CodedInputs);
   }
   store_totals<Dots, Weights, GroupScales>(task, tile, totals);
 }

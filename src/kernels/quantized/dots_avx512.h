@@ -19,8 +19,8 @@ struct Avx512DotsBase {
   using Sums = __m512i;
   using Table = __m512i;
 
-  [[gnu::always_inline]] static Table load_table() {
-    const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(kInt4Codes));
+  [[gnu::always_inline]] static Table load_table(const unsigned char* codes) {
+    const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(codes));
     return _mm512_broadcast_i32x4(bytes);
   }
   [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
@@ -31,6 +31,16 @@ struct Avx512DotsBase {
   }
   [[gnu::always_inline]] static Weights high_bits(const unsigned char* p) {
     return _mm512_and_si512(_mm512_srli_epi16(_mm512_loadu_si512(p), 4), _mm512_set1_epi8(15));
+  }
+  // low | moved & mask in one operation.
+  template <size_t kFrom, size_t kBits>
+  [[gnu::always_inline]] static Weights with_high_bits(Weights low, const unsigned char* p) {
+    const __m512i stored = _mm512_loadu_si512(p);
+    __m512i moved = stored;
+    if constexpr (kFrom < 4) moved = _mm512_slli_epi16(stored, 4 - kFrom);
+    if constexpr (kFrom > 4) moved = _mm512_srli_epi16(stored, kFrom - 4);
+    const __m512i mask = _mm512_set1_epi8(((1 << kBits) - 1) << 4);
+    return _mm512_ternarylogic_epi32(low, moved, mask, 0xF8);
   }
   [[gnu::always_inline]] static Weights low_codes(const unsigned char* p, Table table) {
     return _mm512_shuffle_epi8(table, low_bits(p));

@@ -42,7 +42,7 @@ size_t rotation_size(size_t num_inputs);
 //
 //   int8   values[num_groups][2][64]         the upper bytes, then the lower ones: input ~ (256 *
 //                                            upper + lower) * scale
-//   float  [num_groups]{scale, sum, half_sums[2]}   CodedInputs (encode_rows_kernel.h)
+//   CodedInputs [num_groups]                 scales and sums (encode_rows_kernel.h)
 struct EncodedRows {
   std::byte* data = nullptr;  // aligned to 64 bytes
   size_t num_rows = 0;

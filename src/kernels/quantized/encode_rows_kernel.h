@@ -29,11 +29,15 @@ constexpr float kSecondTermScale = 1.0F / kSecondTermSteps;
 
 // Of a group of 64 inputs in two bytes each: input ~ (256 * upper + lower) * scale. The sums of
 // those numbers, of all inputs and of either half, are what bases of weights are multiplied by.
+// Where weights have none, sums of products start with the code of zero times those of parts: 128
+// times them, or a power of two less (start_of_part()).
 struct CodedInputs {
-  float scale;
-  float sum;
-  float half_sums[2];
+  float scale = 0.0F;
+  float sum = 0.0F;
+  float half_sums[2] = {};
+  int32_t starts[4] = {};  // of quarters
 };
+constexpr int kStartBits = 7;  // a start is -2^kStartBits times a quarter's sum
 // The number of the largest magnitude of a group: its upper byte is 127, and the lower one 0.
 constexpr float kCodedPeak = 127.0F * 256.0F;
 

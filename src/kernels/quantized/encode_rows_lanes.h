@@ -146,6 +146,11 @@ void encode_row_by_groups(const EncodeTask& task, size_t row, size_t next_row) {
   }
 }
 
+// Of what is no number any: its group's scale is none.
+[[gnu::always_inline]] inline int32_t start_of(float sum) {
+  return sum == sum ? -(static_cast<int32_t>(sum) * (1 << kStartBits)) : 0;
+}
+
 // A row in two bytes. A lower byte is at least -128 and at most 127: halves are rounded upwards.
 template <class Lanes, class Ops>
 void encode_coded_row(const EncodeTask& task, size_t row, size_t next_row) {
@@ -159,7 +164,7 @@ void encode_coded_row(const EncodeTask& task, size_t row, size_t next_row) {
     float scales[kLanes];
     Lanes::store(inverses, Lanes::div(Lanes::broadcast(kCodedPeak), peak));
     Lanes::store(scales, Lanes::mul(peak, Lanes::broadcast(1.0F / kCodedPeak)));
-    LanesOfGroups<Lanes> halves[2];
+    LanesOfGroups<Lanes> quarters[4];
     for (size_t group = 0; group < groups.num_groups; ++group, bytes += 128) {
       Lanes upper[4];
       Lanes lower[4];
@@ -170,24 +175,30 @@ void encode_coded_row(const EncodeTask& task, size_t row, size_t next_row) {
         const Lanes quarter = Lanes::broadcast(0.25F / 256.0F);
         upper[part] = rounded(Lanes::fma(lower[part], Lanes::broadcast(1.0F / 256.0F), quarter));
       }
-      halves[0].put(group, Lanes::add(lower[0], lower[1]));
-      halves[1].put(group, Lanes::add(lower[2], lower[3]));
 #pragma GCC unroll 4
       for (size_t part = 0; part < 4; ++part) {
+        quarters[part].put(group, lower[part]);
         lower[part] = Lanes::fma(upper[part], Lanes::broadcast(-256.0F), lower[part]);
       }
       typename Ops::ByteSums unused;
       Ops::store_rounded(bytes, upper, unused);
       Ops::store_rounded(bytes + 64, lower, unused);
     }
-    float sums[2][kLanes];
+    float sums[4][kLanes];
     const auto add = [](Lanes a, Lanes b) { return Lanes::add(a, b); };
-    Lanes::store(sums[0], halves[0].combined(groups.num_groups, add));
-    Lanes::store(sums[1], halves[1].combined(groups.num_groups, add));
-    for (size_t group = 0; group < groups.num_groups; ++group) {
-      const float first = sums[0][group];
-      const float second = sums[1][group];
-      *coded++ = {scales[group], first + second, {first, second}};
+    for (size_t part = 0; part < 4; ++part) {
+      Lanes::store(sums[part], quarters[part].combined(groups.num_groups, add));
+    }
+    for (size_t group = 0; group < groups.num_groups; ++group, ++coded) {
+      coded->scale = scales[group];
+      for (size_t half = 0; half < 2; ++half) {
+        const float sum = sums[2 * half][group] + sums[2 * half + 1][group];
+        coded->half_sums[half] = sum;
+      }
+      for (size_t part = 0; part < 4; ++part) {
+        coded->starts[part] = start_of(sums[part][group]);
+      }
+      coded->sum = coded->half_sums[0] + coded->half_sums[1];
     }
   }
 }

@@ -61,19 +61,30 @@ unsigned char byte_of(float value) {
   return static_cast<unsigned char>(std::bit_cast<uint32_t>(value + kRoundingShift));
 }
 
+// Of what is no number any: its group's scale is none.
+int32_t start_of(float sum) {
+  return std::isnan(sum) ? 0 : -(static_cast<int32_t>(sum) * (1 << kStartBits));
+}
+
 // A group in two bytes each, of which the upper ones are the nearest that leave lower ones of -128
 // to 127.
 CodedInputs encode_coded_group_reference(const float* x, float peak, unsigned char* bytes) {
-  CodedInputs coded = {.scale = peak * (1.0F / kCodedPeak), .sum = 0.0F, .half_sums = {}};
+  CodedInputs coded = {.scale = peak * (1.0F / kCodedPeak)};
+  float quarters[4] = {};
   const float inverse = kCodedPeak / peak;
   for (size_t i = 0; i < kGroup; ++i) {
     const float number = (x[i] * inverse + kRoundingShift) - kRoundingShift;
     const float upper = std::floor((number + 128.0F) / 256.0F);
     bytes[i] = byte_of(upper);
     bytes[kGroup + i] = byte_of(number - 256.0F * upper);
-    coded.sum += number;
-    coded.half_sums[i / (kGroup / 2)] += number;
+    quarters[i / (kGroup / 4)] += number;
   }
+  for (size_t half = 0; half < 2; ++half) {
+    const float sum = quarters[2 * half] + quarters[2 * half + 1];
+    coded.half_sums[half] = sum;
+  }
+  for (size_t i = 0; i < 4; ++i) coded.starts[i] = start_of(quarters[i]);
+  coded.sum = coded.half_sums[0] + coded.half_sums[1];
   return coded;
 }
 

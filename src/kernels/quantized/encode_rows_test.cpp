@@ -188,20 +188,23 @@ TEST(EncodeRows, KeepsUnrotatedInputsInTwoBytes) {
     for (size_t group = 0; group < 5; ++group) {
       const CodedInputs coded = encoded.coded_inputs(row, group);
       float peak = 0.0F;
-      float sums[2] = {};
+      int sums[4] = {};
       for (size_t i = 0; i < 64; ++i) {
         const float value = values[group * 64 + i];
         const int upper = encoded.value(row, 2 * group, i);
         const int lower = encoded.value(row, 2 * group + 1, i);
-        const auto number = static_cast<float>(256 * upper + lower);
-        EXPECT_NEAR(number * coded.scale, value, coded.scale * 0.51F);
+        const int number = 256 * upper + lower;
+        EXPECT_NEAR(static_cast<float>(number) * coded.scale, value, coded.scale * 0.51F);
         peak = std::max(peak, std::fabs(value));
-        sums[i / 32] += number;
+        sums[i / 16] += number;
       }
       EXPECT_NEAR(coded.scale * kCodedPeak, peak, peak * 1e-6F);
-      EXPECT_EQ(coded.half_sums[0], sums[0]);
-      EXPECT_EQ(coded.half_sums[1], sums[1]);
-      EXPECT_EQ(coded.sum, sums[0] + sums[1]);
+      for (size_t i = 0; i < 4; ++i) EXPECT_EQ(coded.starts[i], -128 * sums[i]);
+      for (size_t half = 0; half < 2; ++half) {
+        const int sum = sums[2 * half] + sums[2 * half + 1];
+        EXPECT_EQ(coded.half_sums[half], static_cast<float>(sum));
+      }
+      EXPECT_EQ(coded.sum, coded.half_sums[0] + coded.half_sums[1]);
     }
   }
   const int expected[4][2] = {{0, 0}, {0, 64}, {1, -128}, {1, -64}};

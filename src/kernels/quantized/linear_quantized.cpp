@@ -48,12 +48,28 @@ const IsaVersions<PanelFunction>& versions_of(QuantizedFormat format) {
       return kInt8Versions;
     case QuantizedFormat::kInt4:
       return kInt4Versions;
+    case QuantizedFormat::kUint4AroundZero:
+      return kVersionsOfCodes<Uint4AroundZeroWeights>;
+    case QuantizedFormat::kUint4By32AroundZero:
+      return kVersionsOfCodes<Uint4By32AroundZeroWeights>;
     case QuantizedFormat::kUint4:
-      return kVersionsOfCodes<Uint4Weights<64>>;
+      return kVersionsOfCodes<Uint4Weights>;
     case QuantizedFormat::kUint4By32:
+      return kVersionsOfCodes<Uint4By32Weights>;
+    case QuantizedFormat::kUint4By16:
+      return kVersionsOfCodes<Uint4By16Weights>;
+    case QuantizedFormat::kUint5By32:
+      return kVersionsOfCodes<Uint5By32Weights>;
+    case QuantizedFormat::kUint6By16:
+      return kVersionsOfCodes<Uint6By16Weights>;
+    case QuantizedFormat::kUint6By16AroundZero:
+      return kVersionsOfCodes<Uint6By16AroundZeroWeights>;
+    case QuantizedFormat::kUint8By32AroundZero:
+      return kVersionsOfCodes<Uint8By32AroundZeroWeights>;
+    case QuantizedFormat::kIq4:
       break;
   }
-  return kVersionsOfCodes<Uint4Weights<32>>;
+  return kVersionsOfCodes<Iq4Weights>;
 }
 
 bool fits(InputRounding rounding, QuantizedFormat format) {

@@ -19,9 +19,8 @@ struct Avx2Dots {
   [[gnu::always_inline]] static __m256i load(const unsigned char* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
-  [[gnu::always_inline]] static Table load_table() {
-    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kInt4Codes))
-    );
+  [[gnu::always_inline]] static Table load_table(const unsigned char* codes) {
+    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(codes)));
   }
   [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
     return {load(p), load(p + 32)};
@@ -35,6 +34,20 @@ struct Avx2Dots {
   [[gnu::always_inline]] static Weights high_bits(const unsigned char* p) {
     return {
         four_bits(_mm256_srli_epi16(load(p), 4)), four_bits(_mm256_srli_epi16(load(p + 32), 4))};
+  }
+  template <size_t kFrom, size_t kBits>
+  [[gnu::always_inline]] static __m256i with_high_bits(__m256i low, __m256i stored) {
+    __m256i moved = stored;
+    if constexpr (kFrom < 4) moved = _mm256_slli_epi16(stored, 4 - kFrom);
+    if constexpr (kFrom > 4) moved = _mm256_srli_epi16(stored, kFrom - 4);
+    const __m256i mask = _mm256_set1_epi8(((1 << kBits) - 1) << 4);
+    return _mm256_or_si256(low, _mm256_and_si256(moved, mask));
+  }
+  template <size_t kFrom, size_t kBits>
+  [[gnu::always_inline]] static Weights with_high_bits(Weights low, const unsigned char* p) {
+    return {
+        with_high_bits<kFrom, kBits>(low.lo, load(p)),
+        with_high_bits<kFrom, kBits>(low.hi, load(p + 32))};
   }
   [[gnu::always_inline]] static Weights low_codes(const unsigned char* p, Table table) {
     const Weights bits = low_bits(p);
@@ -112,7 +125,6 @@ void linear_quantized_avx2(const QuantizedTask& task, size_t panel_begin, size_t
 
 template void linear_quantized_avx2<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx2<Int4Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_avx2<Uint4Weights<64>>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_avx2<Uint4Weights<32>>(const QuantizedTask&, size_t, size_t);
+MILLRACE_INSTANTIATE_CODES(linear_quantized_avx2)
 
 }  // namespace millrace

@@ -37,7 +37,6 @@ void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size
 
 template void linear_quantized_avx512<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx512<Int4Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_avx512<Uint4Weights<64>>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_avx512<Uint4Weights<32>>(const QuantizedTask&, size_t, size_t);
+MILLRACE_INSTANTIATE_CODES(linear_quantized_avx512)
 
 }  // namespace millrace

@@ -30,7 +30,6 @@ void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, 
 
 template void linear_quantized_avx512_dot<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx512_dot<Int4Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_avx512_dot<Uint4Weights<64>>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_avx512_dot<Uint4Weights<32>>(const QuantizedTask&, size_t, size_t);
+MILLRACE_INSTANTIATE_CODES(linear_quantized_avx512_dot)
 
 }  // namespace millrace

@@ -84,7 +84,7 @@ void BM_LinearQuantized(benchmark::State& state) {
       static_cast<double>(matrices[0].num_rows()) * iterations;
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
   state.counters["GOP/s"] = benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsRate);
-  state.SetLabel(std::string(layer.name) + ' ' + std::string(name_of(quantization)));
+  state.SetLabel(std::string(layer.name) + ' ' + std::string(name_of(quantization.format)));
 }
 
 // Arguments: inputs, tokens, InputRounding.

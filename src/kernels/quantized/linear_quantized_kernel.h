@@ -16,6 +16,10 @@ namespace millrace {
 alignas(16) constexpr unsigned char kInt4Codes[16] = {
     1, 31, 51, 67, 81, 95, 108, 121, 134, 148, 161, 175, 189, 205, 225, 255};
 
+// The 16 values of IQ4_NL and IQ4_XS (ggml-common.h of the ggml repository), with 128 added.
+alignas(16) constexpr unsigned char kIq4Codes[16] = {
+    1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+
 // A weight of int8 as tiles multiply it: code * group scale, rounded to binary16 (`bits`, not
 // denormal) and cut to the significand of bfloat16, times 2^-16. That only moves the exponent's
 // bits and adds to them; 0 becomes 2^-31, as much as 1/32768 of the least code.
@@ -84,22 +88,42 @@ struct Int4Weights {
   static constexpr size_t kGroupBytes = 512;
   static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
 };
-// `kInputs`: 64 or 32, which share a scale and a base. A group of 64 has one part or two.
-template <size_t kInputs>
-struct Uint4Weights {
-  static constexpr size_t kGroupBytes = 512;
-  static constexpr size_t kParts = 64 / kInputs;
+// Codes of other tools. `bits`: of each; `inputs`: 64, 32 or 16, which share a scale, so that a
+// group has one part, two or four; without bases a code of 2^(bits - 1) stands for zero. Indices of
+// codes, of kIq4Codes, have 4 bits.
+template <int bits, size_t inputs, bool has_bases, bool are_indices = false>
+struct CodedWeights {
+  static constexpr int kBits = bits;
+  static constexpr int kZeroBits = bits - 1;
+  static constexpr bool kHasBases = has_bases;
+  static constexpr bool kAreIndices = are_indices;
+  static constexpr int kStoredBits = are_indices ? 4 : bits;
+  static constexpr size_t kParts = 64 / inputs;
   static constexpr size_t kPartBytes = 16 * sizeof(uint16_t);  // of scales, or of bases
+  // What lies behind the lower four bits of a group's codes.
+  static constexpr size_t kHighBits = kStoredBits == 8 ? 0 : kStoredBits - 4;
+  static constexpr size_t kLowBytes = kStoredBits == 8 ? 1024 : 512;
+  static constexpr size_t kGroupBytes = kLowBytes + kHighBits * 128;
   static constexpr PanelLayout kLayout = {
       .group_bytes = kGroupBytes,
       .scale_bytes = kParts * kPartBytes,
-      .base_bytes = kParts * kPartBytes,
+      .base_bytes = has_bases ? kParts * kPartBytes : 0,
       .header_groups = 1};
 };
+using Uint4AroundZeroWeights = CodedWeights<4, 64, false>;
+using Uint4By32AroundZeroWeights = CodedWeights<4, 32, false>;
+using Uint4Weights = CodedWeights<4, 64, true>;
+using Uint4By32Weights = CodedWeights<4, 32, true>;
+using Uint4By16Weights = CodedWeights<4, 16, true>;
+using Uint5By32Weights = CodedWeights<5, 32, true>;
+using Uint6By16Weights = CodedWeights<6, 16, true>;
+using Uint6By16AroundZeroWeights = CodedWeights<6, 16, false>;
+using Uint8By32AroundZeroWeights = CodedWeights<8, 32, false>;
+using Iq4Weights = CodedWeights<8, 32, false, true>;
 template <class Weights>
 constexpr bool kAreCodes = false;  // of other tools, whose inputs are CodedInputs
-template <size_t kInputs>
-constexpr bool kAreCodes<Uint4Weights<kInputs>> = true;
+template <int bits, size_t inputs, bool has_bases, bool are_indices>
+constexpr bool kAreCodes<CodedWeights<bits, inputs, has_bases, are_indices>> = true;
 
 // Panels [panel_begin, panel_end); both even for kSiluMul. Weights: one of the above.
 template <class Weights>
@@ -110,6 +134,19 @@ template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 template <class Weights>
 void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
+// `function`, one of the above, for every kind of codes.
+#define MILLRACE_INSTANTIATE_CODES(function)                                                \
+  template void function<Uint4AroundZeroWeights>(const QuantizedTask&, size_t, size_t);     \
+  template void function<Uint4By32AroundZeroWeights>(const QuantizedTask&, size_t, size_t); \
+  template void function<Uint4Weights>(const QuantizedTask&, size_t, size_t);               \
+  template void function<Uint4By32Weights>(const QuantizedTask&, size_t, size_t);           \
+  template void function<Uint4By16Weights>(const QuantizedTask&, size_t, size_t);           \
+  template void function<Uint5By32Weights>(const QuantizedTask&, size_t, size_t);           \
+  template void function<Uint6By16Weights>(const QuantizedTask&, size_t, size_t);           \
+  template void function<Uint6By16AroundZeroWeights>(const QuantizedTask&, size_t, size_t); \
+  template void function<Uint8By32AroundZeroWeights>(const QuantizedTask&, size_t, size_t); \
+  template void function<Iq4Weights>(const QuantizedTask&, size_t, size_t);
+
 // int4 by tiles of bytes, with AMX (docs/decisions/0020): its definition, and the kernel.
 void linear_int4_amx_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 void linear_int4_amx(const QuantizedTask& task, size_t panel_begin, size_t panel_end);

@@ -179,11 +179,10 @@ template <class Dots, class Shape>
 void linear_quantized_lanes(Int4Weights, const QuantizedTask& task, size_t begin, size_t end) {
   run_all_panels<Dots, Shape, Int4Weights, RowScales>(task, begin, end);
 }
-template <class Dots, class Shape, size_t kInputs>
-void linear_quantized_lanes(
-    Uint4Weights<kInputs>, const QuantizedTask& task, size_t begin, size_t end
-) {
-  run_all_panels<Dots, Shape, Uint4Weights<kInputs>, GroupScales>(task, begin, end);
+template <class Dots, class Shape, class Weights>
+requires kAreCodes<Weights>
+void linear_quantized_lanes(Weights, const QuantizedTask& task, size_t begin, size_t end) {
+  run_all_panels<Dots, Shape, Weights, GroupScales>(task, begin, end);
 }
 
 }  // namespace

@@ -21,10 +21,21 @@ int code_at(Int4Weights, const unsigned char* group, size_t row, size_t input) {
   return kInt4Codes[input % 8 < 4 ? byte & 15 : byte >> 4];
 }
 
-template <size_t kInputs>
-int code_at(Uint4Weights<kInputs>, const unsigned char* group, size_t row, size_t input) {
-  const int byte = group[(input / 8 * kPanelRows + row) * 4 + input % 4];
-  return input % 8 < 4 ? byte & 15 : byte >> 4;
+// A code of another tool.
+template <class Weights>
+requires kAreCodes<Weights>
+int code_at(Weights weights, const unsigned char* group, size_t row, size_t input) {
+  const size_t four = input / 4;
+  const size_t place = row * 4 + input % 4;
+  if (weights.kStoredBits == 8) return group[four * 64 + place];
+  const int byte = group[four / 2 * 64 + place];
+  const int low = four % 2 == 0 ? byte & 15 : byte >> 4;
+  if (weights.kAreIndices) return kIq4Codes[low];
+  if (weights.kHighBits == 0) return low;
+  const size_t num_fields = weights.kHighBits == 1 ? 8 : 4;  // of a byte of upper bits
+  const int fields = group[weights.kLowBytes + four / num_fields * 64 + place];
+  const int high = fields >> (four % num_fields * weights.kHighBits);
+  return low + 16 * (high & ((1 << weights.kHighBits) - 1));
 }
 
 template <class T>
@@ -95,6 +106,21 @@ struct GroupByGroup {
 // The same of codes.
 struct CodesGroupByGroup {
   template <class Weights>
+  static int32_t start_of(const CodedInputs& coded, size_t part) {
+    constexpr size_t kQuarters = 4 / Weights::kParts;
+    int32_t start = 0;
+    for (size_t i = 0; i < kQuarters; ++i) start += coded.starts[part * kQuarters + i];
+    return start >> (kStartBits - Weights::kZeroBits);
+  }
+  // What a base is multiplied by.
+  template <class Weights>
+  static float inputs_of(const CodedInputs& coded, size_t part) {
+    if (Weights::kParts == 1) return coded.sum;
+    if (Weights::kParts == 2) return coded.half_sums[part];
+    return static_cast<float>(-(coded.starts[part] >> kStartBits));
+  }
+
+  template <class Weights>
   static float sum(const QuantizedTask& task, size_t token, const WeightRow<Weights>& weights) {
     constexpr size_t kPartInputs = kGroup / Weights::kParts;
     const unsigned char* const row = task.rows + token * task.row_stride;
@@ -104,7 +130,7 @@ struct CodesGroupByGroup {
       const auto coded = read_at<CodedInputs>(row + task.num_groups * 2 * kGroup, group);
       float value = 0.0F;
       for (size_t part = 0; part < Weights::kParts; ++part) {
-        int32_t products = 0;
+        int32_t products = Weights::kHasBases ? 0 : start_of<Weights>(coded, part);
         for (size_t i = part * kPartInputs; i < (part + 1) * kPartInputs; ++i) {
           const int upper = static_cast<int8_t>(bytes[i]);
           const int lower = static_cast<int8_t>(bytes[kGroup + i]);
@@ -112,9 +138,8 @@ struct CodesGroupByGroup {
         }
         value = std::fma(static_cast<float>(products), weights.part_scale(group, part), value);
       }
-      for (size_t part = 0; part < Weights::kParts; ++part) {
-        const float inputs = Weights::kParts == 1 ? coded.sum : coded.half_sums[part];
-        value = std::fma(weights.part_base(group, part), inputs, value);
+      for (size_t part = 0; Weights::kHasBases && part < Weights::kParts; ++part) {
+        value = std::fma(weights.part_base(group, part), inputs_of<Weights>(coded, part), value);
       }
       sum = std::fma(value, coded.scale, sum);
     }
@@ -237,7 +262,6 @@ void linear_int4_amx_reference(const QuantizedTask& task, size_t panel_begin, si
 
 template void linear_quantized_reference<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_reference<Int4Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_reference<Uint4Weights<64>>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_reference<Uint4Weights<32>>(const QuantizedTask&, size_t, size_t);
+MILLRACE_INSTANTIATE_CODES(linear_quantized_reference)
 
 }  // namespace millrace

@@ -183,7 +183,7 @@ TEST(LinearQuantized, IsTheProductOfWhatWasRounded) {
       const std::vector<float> out = solve({Isa::kReference, pool}, problem);
       for (size_t i = 0; i < out.size(); ++i) {
         const double exact = exact_output(problem, x, i);
-        EXPECT_NEAR(out[i], exact, 2e-4) << name_of(quantization) << " element " << i;
+        EXPECT_NEAR(out[i], exact, 2e-4) << name_of(quantization.format) << " element " << i;
       }
     }
   }
@@ -194,6 +194,9 @@ TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
   ThreadPool three(3);
   for (const LinearEpilogue epilogue : kEpilogues) {
     for (const Quantization& quantization : kQuantizations) {
+      // What becomes of sums is the same whatever the codes.
+      const bool is_first = !are_codes(quantization.format) || quantization == kCodeFormats[0];
+      if (!is_first && epilogue != LinearEpilogue::kStore) continue;
       for (const Shape& shape : shapes()) {
         const bool with_bias = shape.num_tokens % 2 == 1;
         const Problem problem = make_problem(shape, quantization, epilogue, with_bias);
@@ -204,8 +207,9 @@ TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
           const auto& expected = reference_of(isa) == Isa::kReference ? by_groups : by_tiles;
           for (const size_t hint_bytes : {0, 4096}) {
             ASSERT_EQ(bits_of(solve({isa, one, hint_bytes}, problem)), bits_of(expected))
-                << name_of(isa) << ' ' << name_of(quantization) << ' ' << shape.num_tokens << " x "
-                << shape.num_inputs << " x " << shape.num_outputs << ", hints " << hint_bytes;
+                << name_of(isa) << ' ' << name_of(quantization.format) << ' ' << shape.num_tokens
+                << " x " << shape.num_inputs << " x " << shape.num_outputs << ", hints "
+                << hint_bytes;
           }
           ASSERT_EQ(bits_of(solve({isa, three}, problem)), bits_of(expected)) << name_of(isa);
         }
@@ -216,12 +220,47 @@ TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
 
 TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsWithTwoTerms) {
   ThreadPool pool(1);
-  for (const QuantizedFormat format :
-       {QuantizedFormat::kInt8, QuantizedFormat::kUint4, QuantizedFormat::kUint4By32}) {
+  std::vector<QuantizedFormat> formats = {QuantizedFormat::kInt8};
+  formats.insert(formats.end(), std::begin(kCodeFormats), std::end(kCodeFormats));
+  for (const QuantizedFormat format : formats) {
     const Problem problem = make_problem({3, 192, 37}, format, LinearEpilogue::kStore, true);
     const std::vector<float> out = solve({Isa::kReference, pool}, problem);
     for (size_t i = 0; i < out.size(); ++i) {
-      EXPECT_NEAR(out[i], exact_output(problem, problem.x, i), 1e-3) << "element " << i;
+      EXPECT_NEAR(out[i], exact_output(problem, problem.x, i), 1e-3)
+          << name_of(format) << " element " << i;
+    }
+  }
+}
+
+// The largest codes, and inputs whose upper bytes are 127 or whose lower ones are -128.
+TEST(LinearQuantized, IsExactWhereCodesAreLargest) {
+  ThreadPool pool(1);
+  for (const QuantizedFormat format : kCodeFormats) {
+    const CodeFormat codes = *code_format(format);
+    for (const float input : {1.0F, 0.5F / 127.0F}) {
+      std::vector<float> x(64, input);
+      x[0] = 1.0F;  // of which a step is 1 / (127 * 256)
+      Problem problem = {
+          .shape = {1, 64, 16},
+          .rounding = InputRounding::kUnrotated,
+          .epilogue = LinearEpilogue::kStore,
+          .weights = *QuantizedMatrix::allocate(format, 16, 64),
+          .x = x,
+          .bias = {},
+          .out = std::vector<float>(16),
+      };
+      const auto code = codes.is_iq4 ? kIq4Codes[15] : static_cast<uint8_t>((1 << codes.bits) - 1);
+      const std::vector<uint8_t> all(16 * 64, code);
+      const std::vector<float> scales(16 * 64 / codes.num_inputs, 1.0F);
+      const std::vector<float> bases(scales.size(), codes.zero());
+      problem.weights.pack_codes(0, {all, scales, bases});
+      const float weight = static_cast<float>(code) + codes.zero();
+      const float expected = weight * (1.0F + 63.0F * input);
+      for (const Isa isa : supported_isas()) {
+        const std::vector<float> found = solve({isa, pool}, problem);
+        EXPECT_NEAR(found[15], expected, expected * 1e-6F) << name_of(format) << name_of(isa);
+        EXPECT_EQ(bits_of(found), bits_of(solve({reference_of(isa), pool}, problem)));
+      }
     }
   }
 }

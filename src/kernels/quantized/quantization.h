@@ -1,13 +1,13 @@
 // How a model's matrices are quantized: what is kept of them, and what their inputs are multiplied
 // as. The spellings of `--quantization`:
 //
-//   int8   weights of 8 bits, inputs of two terms of 8 bits: the near-lossless one. The inputs of
-//          `down` have one term (model/input_rounding.h), whose second costs the most time for
-//          what it brings
-//   w8a8   the same weights, inputs of 8 bits: faster with many tokens at once, and worse
-//   int4   weights of 4 bits, inputs of 8 bits with one scale a token, which lose nothing beside
-//          them
-//   uint4  weights that arrived in 4 bits, as they are, and inputs of 16 bits
+//   int8    weights of 8 bits, inputs of two terms of 8 bits: the near-lossless one. The inputs of
+//           `down` have one term (model/input_rounding.h), whose second costs the most time for
+//           what it brings
+//   w8a8    the same weights, inputs of 8 bits: faster with many tokens at once, and worse
+//   int4    weights of 4 bits, inputs of 8 bits with one scale a token, which lose nothing beside
+//           them
+//   stored  weights that arrived as codes of 4 to 8 bits, as they are, and inputs of 16 bits
 //
 // docs/decisions/0015, 0022 and 0024 have the numbers. With AMX inputs of int8 and of w8a8 are
 // bfloat16 and both are the same; those of int4 have one scale a token (0020).
@@ -22,7 +22,7 @@
 namespace millrace {
 
 struct Quantization {
-  QuantizedFormat format;
+  QuantizedFormat format;  // where codes stay as they are stored, that of those of 4 bits
   InputRounding rounding;  // of the inputs of most matrices
 
   // As its weights are multiplied where nothing else is asked for.
@@ -39,6 +39,10 @@ struct Quantization {
     result.rounding = InputRounding::kGroups;
     return result;
   }
+
+  // Each matrix has a format of its own (model/coded_matrices.h).
+  static constexpr Quantization stored() { return QuantizedFormat::kUint4; }
+  constexpr bool keeps_codes() const { return rounding == InputRounding::kUnrotated; }
 
   friend bool operator==(const Quantization&, const Quantization&) = default;
 };

@@ -6,13 +6,14 @@ namespace millrace {
 namespace {
 
 TEST(Quantization, IsSpelledAsItIsRead) {
-  for (const std::string_view name : {"int8", "w8a8", "int4"}) {
+  for (const std::string_view name : {"int8", "w8a8", "int4", "stored"}) {
     const std::optional<Quantization> quantization = quantization_from_name(name);
     ASSERT_TRUE(quantization) << name;
     EXPECT_EQ(name_of(*quantization), name);
   }
   EXPECT_FALSE(quantization_from_name("none"));
   EXPECT_FALSE(quantization_from_name("w8a16"));
+  EXPECT_FALSE(quantization_from_name("uint4"));
 }
 
 TEST(Quantization, HasInputsOfSixteenBitsWhereWeightsOfEightAreMeantToLoseNothing) {

@@ -29,8 +29,16 @@ const PanelLayout& layout_of(QuantizedFormat format) {
   static constexpr PanelLayout kLayouts[] = {
       Int8Weights::kLayout,
       Int4Weights::kLayout,
-      Uint4Weights<64>::kLayout,
-      Uint4Weights<32>::kLayout};
+      Uint4Weights::kLayout,
+      Uint4By32Weights::kLayout,
+      Uint4By16Weights::kLayout,
+      Uint4AroundZeroWeights::kLayout,
+      Uint4By32AroundZeroWeights::kLayout,
+      Uint5By32Weights::kLayout,
+      Uint6By16Weights::kLayout,
+      Uint6By16AroundZeroWeights::kLayout,
+      Uint8By32AroundZeroWeights::kLayout,
+      Iq4Weights::kLayout};
   return kLayouts[static_cast<size_t>(format)];
 }
 
@@ -54,9 +62,44 @@ constexpr IsaVersions<void (*)(const RoundPanelTask&)> kRoundPanel[] = {
      round_panel_avx512<Int4Weights>},
 };
 
-// The byte in which a group has the four bits of a row and an input.
-size_t byte_of_nibble(size_t row, size_t input) {
-  return (input / 8 * kRows + row) * 4 + input % 4;
+// The byte of a group in which `fours` times four inputs of a row have bits, and from which bit on.
+struct BitPlace {
+  size_t byte;
+  size_t shift;
+};
+BitPlace bit_place(size_t row, size_t input, size_t fours) {
+  const size_t four = input / 4;
+  return {(four / fours * kRows + row) * 4 + input % 4, four % fours * (8 / fours)};
+}
+BitPlace nibble_place(size_t row, size_t input) {
+  return bit_place(row, input, 2);
+}
+
+constexpr size_t kLowBytes = Uint4Weights::kLowBytes;
+
+// Of the fifth bits, or of the fifth and the sixth ones. REQUIRES: 5 or 6 bits.
+BitPlace high_bits_place(size_t row, size_t input, int bits) {
+  const BitPlace place = bit_place(row, input, bits == 5 ? 8 : 4);
+  return {kLowBytes + place.byte, place.shift};
+}
+
+// Of the code itself, or of the next one above it.
+unsigned index_of_iq4(unsigned code) {
+  const auto* const found = std::ranges::lower_bound(kIq4Codes, code);
+  return static_cast<unsigned>(std::min(found, std::end(kIq4Codes) - 1) - std::begin(kIq4Codes));
+}
+
+// Puts a code of another tool into a group of zeros.
+void put_code(
+    unsigned char* group, const CodeFormat& format, size_t row, size_t input, unsigned code
+) {
+  const auto put = [&](const BitPlace& place, unsigned value) {
+    group[place.byte] |= static_cast<unsigned char>(value << place.shift);
+  };
+  if (format.is_iq4) return put(nibble_place(row, input), index_of_iq4(code));
+  if (format.bits == 8) return put(bit_place(row, input, 1), code);
+  put(nibble_place(row, input), code & 15);
+  if (format.bits > 4) put(high_bits_place(row, input, format.bits), code >> 4);
 }
 
 // Reads the rows of a panel.
@@ -68,13 +111,27 @@ class PanelReader {
         panel_(reinterpret_cast<const unsigned char*>(panel.data())),
         num_groups_(num_groups) {}
 
+  // REQUIRES: int8 or int4.
   float value(size_t row, size_t column) const {
-    if (!are_codes(format_)) return weight(row, column) * scale(row, column / kGroup);
-    const size_t group = column / kGroup;
-    const size_t place = column % kGroup / scale_inputs(format_) * kRows + row;
-    const float scale = to_float(at<Float16>(layout_.scales_offset(group), place));
-    const float base = to_float(at<Float16>(layout_.bases_offset(group), place));
-    return (static_cast<float>(nibble(row, column)) * scale + base) * row_scale(row);
+    return weight(row, column) * scale(row, column / kGroup);
+  }
+
+  // The first weights of a row of codes.
+  void copy_coded_row(const CodeFormat& format, size_t row, std::span<float> out) const {
+    for (size_t begin = 0; begin < out.size(); begin += format.num_inputs) {
+      const size_t group = begin / kGroup;
+      const size_t place = begin % kGroup / format.num_inputs * kRows + row;
+      const float scale = to_float(at<Float16>(layout_.scales_offset(group), place));
+      const float base = format.has_bases
+                             ? to_float(at<Float16>(layout_.bases_offset(group), place))
+                             : format.zero() * scale;
+      const size_t end = std::min(begin + format.num_inputs, out.size());
+      for (size_t column = begin; column < end; ++column) {
+        const int code =
+            format.is_iq4 ? kIq4Codes[nibble(row, column)] : this->code(row, column, format.bits);
+        out[column] = (static_cast<float>(code) * scale + base) * row_scale(row);
+      }
+    }
   }
 
   // REQUIRES: int8 or int4.
@@ -97,19 +154,29 @@ class PanelReader {
   float row_scale(size_t row) const {
     return at<float>(layout_.row_scales_offset(num_groups_), row);
   }
+  // `bits` of a group's codes.
+  int bits_at(size_t group, const BitPlace& place, int bits) const {
+    const int byte = panel_[layout_.codes_offset(group) + place.byte];
+    return byte >> place.shift & ((1 << bits) - 1);
+  }
   int nibble(size_t row, size_t column) const {
+    return bits_at(column / kGroup, nibble_place(row, column % kGroup), 4);
+  }
+  // Of another tool.
+  int code(size_t row, size_t column, int bits) const {
+    const size_t group = column / kGroup;
     const size_t input = column % kGroup;
-    const size_t place = layout_.codes_offset(column / kGroup) + byte_of_nibble(row, input);
-    return input % 8 < 4 ? panel_[place] & 15 : panel_[place] >> 4;
+    if (bits == 8) return bits_at(group, bit_place(row, input, 1), 8);
+    const int low = nibble(row, column);
+    if (bits == 4) return low;
+    return low | bits_at(group, high_bits_place(row, input, bits), bits - 4) << 4;
   }
   // In units of its scale.
   float weight(size_t row, size_t column) const {
     if (format_ == QuantizedFormat::kInt4) {
       return static_cast<float>(kInt4Codes[nibble(row, column)]) - 128.0F;
     }
-    const size_t input = column % kGroup;
-    const size_t place = (input / 4 * kRows + row) * 4 + input % 4;
-    return static_cast<float>(panel_[layout_.codes_offset(column / kGroup) + place]) - 128.0F;
+    return static_cast<float>(code(row, column, 8)) - 128.0F;
   }
 };
 
@@ -130,7 +197,19 @@ float row_scale_of(std::span<const float> scales, std::span<const float> bases) 
 }  // namespace
 
 std::string_view name_of(QuantizedFormat format) {
-  constexpr std::string_view kNames[] = {"int8", "int4", "uint4", "uint4"};
+  constexpr std::string_view kNames[] = {
+      "int8",
+      "int4",
+      "uint4",
+      "uint4",
+      "uint4",
+      "uint4",
+      "uint4",
+      "uint5",
+      "uint6",
+      "uint6",
+      "uint8",
+      "iq4"};
   return kNames[static_cast<size_t>(format)];
 }
 
@@ -189,9 +268,10 @@ std::span<std::byte> QuantizedMatrix::panel(size_t index) {
 }
 
 void QuantizedMatrix::pack_codes(size_t index, const CodedRows& rows) {
-  CHECK(are_codes(format_), "codes go into a matrix of such");
+  const std::optional<CodeFormat> format = code_format(format_);
+  CHECK(format, "codes go into a matrix of such");
   const size_t num_rows = rows.codes.size() / num_columns_;
-  const size_t num_inputs = scale_inputs(format_);
+  const size_t num_inputs = format->num_inputs;
   const size_t num_scales = div_ceil(num_columns_, num_inputs);
   CHECK(
       num_rows <= kRows && rows.codes.size() == num_rows * num_columns_ &&
@@ -203,7 +283,8 @@ void QuantizedMatrix::pack_codes(size_t index, const CodedRows& rows) {
   std::memset(bytes, 0, panel_bytes());
   for (size_t row = 0; row < num_rows; ++row) {
     const std::span<const float> scales = rows.scales.subspan(row * num_scales, num_scales);
-    const std::span<const float> bases = rows.bases.subspan(row * num_scales, num_scales);
+    std::span<const float> bases;
+    if (format->has_bases) bases = rows.bases.subspan(row * num_scales, num_scales);
     const float row_scale = row_scale_of(scales, bases);
     std::memcpy(
         bytes + layout.row_scales_offset(num_groups()) + row * sizeof row_scale,
@@ -219,14 +300,13 @@ void QuantizedMatrix::pack_codes(size_t index, const CodedRows& rows) {
       const size_t group = i * num_inputs / kGroup;
       const size_t place = i * num_inputs % kGroup / num_inputs * kRows + row;
       put_half(layout.scales_offset(group), place, scales[i]);
-      put_half(layout.bases_offset(group), place, bases[i]);
+      if (!bases.empty()) put_half(layout.bases_offset(group), place, bases[i]);
     }
+    const unsigned mask = (1U << format->bits) - 1;
     for (size_t column = 0; column < num_columns_; ++column) {
-      const int code = rows.codes[row * num_columns_ + column] & 15;
-      const size_t input = column % kGroup;
-      unsigned char* const codes = bytes + layout.codes_offset(column / kGroup);
-      codes[byte_of_nibble(row, input)] |=
-          static_cast<unsigned char>(input % 8 < 4 ? code : code << 4);
+      unsigned char* const group = bytes + layout.codes_offset(column / kGroup);
+      const unsigned code = rows.codes[row * num_columns_ + column] & mask;
+      put_code(group, *format, row, column % kGroup, code);
     }
   }
 }
@@ -293,13 +373,14 @@ void QuantizedMatrix::round_rows(size_t index, std::span<const float> rotated, I
 void QuantizedMatrix::copy_row(size_t row, std::span<float> out) const {
   CHECK(row < num_rows_ && out.size() == num_columns_, "a row of this matrix");
   const PanelReader rounded(format_, panel(row / kRows), num_groups());
+  if (const std::optional<CodeFormat> format = code_format(format_)) {
+    return rounded.copy_coded_row(*format, row % kRows, out);
+  }
   std::vector<float> values(num_groups() * kGroup);
   for (size_t column = 0; column < values.size(); ++column) {
     values[column] = rounded.value(row % kRows, column);
   }
-  if (!are_codes(format_)) {
-    rotate(Isa::kReference, values, rotation_size(num_columns_));
-  }
+  rotate(Isa::kReference, values, rotation_size(num_columns_));
   std::copy_n(values.begin(), out.size(), out.begin());
 }
 

@@ -1,4 +1,4 @@
-// A weight matrix in 8 or 4 bits, in the layout that linear_quantized reads. Written once at load,
+// A weight matrix in 4 to 8 bits, in the layout that linear_quantized reads. Written once at load,
 // by several threads on different panels; afterwards read-only and shared.
 //
 // int8 and int4 are our own. Rows are rotated along their inputs (encode_rows.h) and then rounded
@@ -19,14 +19,22 @@
 //
 //          float [16]                           scales of the rows
 //
-// uint4 is what other tools have made (AWQ, GPTQ, compressed-tensors, GGUF), as they made it: rows
-// that are not rotated, codes 0 .. 15, and a scale and a base, the weight of code 0, of each 64 or
-// 32 inputs. weight = (code * scale + base) * row scale; scales and bases are kept to 11 bits, as a
-// float16 has them, down to 2^-28 of the largest of their row. Panels are those of int4, but codes
-// are not indices, and before every group there are, with two parts to a group for 32 inputs,
+// Codes are what other tools have made (AWQ, GPTQ, compressed-tensors, GGUF), as they made it: rows
+// that are not rotated, numbers of 4, 5, 6 or 8 bits, and a scale and a base, the weight of code 0,
+// of each 64, 32 or 16 inputs. weight = (code * scale + base) * row scale; scales and bases are
+// kept to 11 bits, as a float16 has them, down to 2^-28 of the largest of their row. Some formats
+// have no bases: code 2^(bits - 1) is zero. A group of 64 inputs, in one, two or four parts, is
 //
 //          float16 [parts][16 rows]             scales
-//          float16 [parts][16 rows]             bases
+//          float16 [parts][16 rows]             bases, if there are any
+//   8 bits uint8 [16][16 rows][4]               codes of four inputs in turn
+//   else   uint8 [8][16 rows][4]                their lower four bits, as those of int4; of codes
+//                                               that are among kIq4Codes their indices
+//   5 bits uint8 [2][16 rows][4]                the fifth bits: byte j has those of inputs j, j +
+//   4,
+//                                               .., j + 28 of 32
+//   6 bits uint8 [4][16 rows][4]                the upper two bits: byte j has those of inputs j,
+//                                               j + 4, j + 8, j + 12 of sixteen
 //
 // A second place to read from, all scales behind all codes, costs up to a third of the bandwidth.
 #pragma once
@@ -48,28 +56,76 @@ namespace millrace {
 
 struct ErrorFeedback;
 
-// kUint4 has a scale for each 64 inputs, kUint4By32 for each 32.
-enum class QuantizedFormat { kInt8, kInt4, kUint4, kUint4By32 };
+// Formats of codes have a scale for each 64 inputs, or for each 32 or 16, and a base; those around
+// zero have no bases.
+enum class QuantizedFormat {
+  kInt8,
+  kInt4,
+  kUint4,
+  kUint4By32,
+  kUint4By16,
+  kUint4AroundZero,
+  kUint4By32AroundZero,
+  kUint5By32,
+  kUint6By16,
+  kUint6By16AroundZero,
+  kUint8By32AroundZero,
+  kIq4,  // the same of codes that are among sixteen
+};
 
-// Whether they are those of other tools.
+// What the codes of other tools are: of so many bits, with a scale, and perhaps a base, for so many
+// inputs. None of int8 and int4, which are our own.
+struct CodeFormat {
+  int bits;
+  size_t num_inputs;
+  bool has_bases;
+  bool is_iq4 = false;  // codes are those of kIq4Codes, and their indices are kept
+
+  // What code 0 is without bases, in units of the scale.
+  constexpr float zero() const { return -static_cast<float>(1 << (bits - 1)); }
+};
+constexpr std::optional<CodeFormat> code_format(QuantizedFormat format) {
+  switch (format) {
+    case QuantizedFormat::kInt8:
+    case QuantizedFormat::kInt4:
+      break;
+    case QuantizedFormat::kUint4:
+      return CodeFormat{4, 64, true};
+    case QuantizedFormat::kUint4By32:
+      return CodeFormat{4, 32, true};
+    case QuantizedFormat::kUint4By16:
+      return CodeFormat{4, 16, true};
+    case QuantizedFormat::kUint4AroundZero:
+      return CodeFormat{4, 64, false};
+    case QuantizedFormat::kUint4By32AroundZero:
+      return CodeFormat{4, 32, false};
+    case QuantizedFormat::kUint5By32:
+      return CodeFormat{5, 32, true};
+    case QuantizedFormat::kUint6By16:
+      return CodeFormat{6, 16, true};
+    case QuantizedFormat::kUint6By16AroundZero:
+      return CodeFormat{6, 16, false};
+    case QuantizedFormat::kUint8By32AroundZero:
+      return CodeFormat{8, 32, false};
+    case QuantizedFormat::kIq4:
+      return CodeFormat{8, 32, false, true};
+  }
+  return std::nullopt;
+}
 constexpr bool are_codes(QuantizedFormat format) {
-  return format == QuantizedFormat::kUint4 || format == QuantizedFormat::kUint4By32;
-}
-// Inputs that share a scale.
-constexpr size_t scale_inputs(QuantizedFormat format) {
-  return format == QuantizedFormat::kUint4By32 ? 32 : 64;
+  return code_format(format).has_value();
 }
 
-// "int8", "int4", "uint4": the spellings of `--quantization`.
+// "int8", "int4", "uint4", "uint5", "uint6", "uint8", "iq4".
 [[nodiscard]] std::string_view name_of(QuantizedFormat format);
 // Of what weights can be rounded to: int8 and int4.
 [[nodiscard]] std::optional<QuantizedFormat> quantized_format_from_name(std::string_view name);
 
 // Up to 16 rows as another tool has quantized them: weight = code * scale + base.
 struct CodedRows {
-  std::span<const uint8_t> codes;  // [rows, columns], 0 .. 15
-  std::span<const float> scales;   // [rows, ceil(columns / scale_inputs())]
-  std::span<const float> bases;    // the same
+  std::span<const uint8_t> codes;  // [rows, columns], of as many bits as the format has at most
+  std::span<const float> scales;   // [rows, ceil(columns / inputs that share one)]
+  std::span<const float> bases;    // the same; not looked at where the format has none
 };
 
 class QuantizedMatrix {
@@ -104,12 +160,12 @@ class QuantizedMatrix {
   std::span<std::byte> panel(size_t index);
 
   // Puts rows [index * 16, + n) in their place; scales and bases that are not finite become 0.
-  // REQUIRES: uint4.
+  // REQUIRES: a format of codes.
   void pack_codes(size_t index, const CodedRows& rows);
 
   // Rotates and rounds rows [index * 16, + n) and puts them in their place. `rows`: [n,
   // num_columns], n <= 16; numbers that are not finite become finite ones. The same bits with every
-  // `isa`. Threads may pack different panels at once. REQUIRES: not uint4.
+  // `isa`. Threads may pack different panels at once. REQUIRES: int8 or int4.
   void pack_panel(size_t index, std::span<const float> rows, Isa isa = best_isa());
 
   // The same with codes that make good each other's errors (error_feedback.h).

@@ -95,14 +95,17 @@ TEST(QuantizedMatrix, HasTheSameBitsOfAnyWeightsPackedByEveryInstructionSet) {
 
 // Part groups, part panels, and scales and bases that differ by five powers of ten.
 TEST(QuantizedMatrix, KeepsWhatOthersHaveQuantized) {
-  for (const QuantizedFormat format : {QuantizedFormat::kUint4, QuantizedFormat::kUint4By32}) {
+  for (const QuantizedFormat format : kCodeFormats) {
+    const CodeFormat codes = *code_format(format);
     for (const size_t num_columns : {24, 40, 128, 200, 320}) {
-      const size_t num_inputs = scale_inputs(format);
+      const size_t num_inputs = codes.num_inputs;
       const std::vector<float> rows = random_floats(19 * num_columns, 8);
-      CodedRowsData data = coded(rows, num_columns, num_inputs);
+      CodedRowsData data = coded(rows, num_columns, codes);
       for (size_t i = 0; i < data.scales.size(); ++i) {
+        const float base = -3.0F * std::pow(0.1F, static_cast<float>(i % 5));
         data.scales[i] = to_float(to_float16(std::pow(0.1F, static_cast<float>(i % 6))));
-        data.bases[i] = to_float(to_float16(-3.0F * std::pow(0.1F, static_cast<float>(i % 5))));
+        data.bases[i] =
+            codes.has_bases ? to_float(to_float16(base)) : codes.zero() * data.scales[i];
       }
       QuantizedMatrix matrix = *QuantizedMatrix::allocate(format, 19, num_columns);
       const size_t num_scales = data.scales.size() / 19;
@@ -121,7 +124,8 @@ TEST(QuantizedMatrix, KeepsWhatOthersHaveQuantized) {
         matrix.copy_row(row, found);
         for (size_t i = 0; i < num_columns; ++i) {
           ASSERT_EQ(found[i], values[row * num_columns + i])
-              << num_inputs << ' ' << num_columns << ": " << row << ' ' << i;
+              << name_of(format) << ' ' << num_inputs << ' ' << num_columns << ": " << row << ' '
+              << i;
         }
       }
     }
@@ -140,6 +144,21 @@ TEST(QuantizedMatrix, TakesTheBytesThatItSays) {
   constexpr QuantizedFormat kCodesBy32 = QuantizedFormat::kUint4By32;
   EXPECT_EQ(QuantizedMatrix::num_bytes(kCodes, 16, 896), 14U * (512 + 64) + 64);
   EXPECT_EQ(QuantizedMatrix::num_bytes(kCodesBy32, 16, 896), 14U * (512 + 128) + 64);
+  // Upper bits of codes, four scales to a group, and no bases.
+  EXPECT_EQ(
+      QuantizedMatrix::num_bytes(QuantizedFormat::kUint5By32, 16, 896), 14U * (640 + 128) + 64
+  );
+  EXPECT_EQ(
+      QuantizedMatrix::num_bytes(QuantizedFormat::kUint6By16, 16, 896), 14U * (768 + 256) + 64
+  );
+  EXPECT_EQ(
+      QuantizedMatrix::num_bytes(QuantizedFormat::kUint6By16AroundZero, 16, 896),
+      14U * (768 + 128) + 64
+  );
+  EXPECT_EQ(
+      QuantizedMatrix::num_bytes(QuantizedFormat::kUint8By32AroundZero, 16, 896),
+      14U * (1024 + 64) + 64
+  );
   EXPECT_FALSE(QuantizedMatrix::num_bytes(QuantizedFormat::kInt8, 16, SIZE_MAX / 8));
   EXPECT_FALSE(QuantizedMatrix::num_bytes(QuantizedFormat::kInt8, SIZE_MAX / 2, 1024));
 }

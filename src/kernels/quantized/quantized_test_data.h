@@ -9,6 +9,7 @@
 
 #include "base/math.h"
 #include "kernels/quantized/encode_rows.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/quantization.h"
 #include "kernels/quantized/quantized_matrix.h"
 #include "kernels/test_data.h"
@@ -22,7 +23,27 @@ constexpr Quantization kQuantizations[] = {
     Quantization::w8a8(),
     QuantizedFormat::kInt4,
     QuantizedFormat::kUint4,
-    QuantizedFormat::kUint4By32};
+    QuantizedFormat::kUint4By32,
+    QuantizedFormat::kUint4By16,
+    QuantizedFormat::kUint4AroundZero,
+    QuantizedFormat::kUint4By32AroundZero,
+    QuantizedFormat::kUint5By32,
+    QuantizedFormat::kUint6By16,
+    QuantizedFormat::kUint6By16AroundZero,
+    QuantizedFormat::kUint8By32AroundZero,
+    QuantizedFormat::kIq4};
+
+constexpr QuantizedFormat kCodeFormats[] = {
+    QuantizedFormat::kUint4,
+    QuantizedFormat::kUint4By32,
+    QuantizedFormat::kUint4By16,
+    QuantizedFormat::kUint4AroundZero,
+    QuantizedFormat::kUint4By32AroundZero,
+    QuantizedFormat::kUint5By32,
+    QuantizedFormat::kUint6By16,
+    QuantizedFormat::kUint6By16AroundZero,
+    QuantizedFormat::kUint8By32AroundZero,
+    QuantizedFormat::kIq4};
 
 // Rows as other tools quantize them: to codes between the least and the largest of a group.
 struct CodedRowsData {
@@ -44,8 +65,21 @@ struct CodedRowsData {
   }
 };
 
-// `rows`: [n, num_columns]. Zero is a code of each group.
-inline CodedRowsData coded(std::span<const float> rows, size_t num_columns, size_t num_inputs) {
+inline float nearest_of_iq4(float code) {
+  float nearest = kIq4Codes[0];
+  for (const unsigned char of_table : kIq4Codes) {
+    const auto other = static_cast<float>(of_table);
+    if (std::fabs(other - code) < std::fabs(nearest - code)) nearest = other;
+  }
+  return nearest;
+}
+
+// `rows`: [n, num_columns]. Zero is a code of each group, but among those of IQ4.
+inline CodedRowsData coded(
+    std::span<const float> rows, size_t num_columns, const CodeFormat& format
+) {
+  const size_t num_inputs = format.num_inputs;
+  const auto code_max = static_cast<float>((1 << format.bits) - 1);
   CodedRowsData data;
   for (size_t row = 0; row < rows.size() / num_columns; ++row) {
     for (size_t begin = 0; begin < num_columns; begin += num_inputs) {
@@ -53,12 +87,15 @@ inline CodedRowsData coded(std::span<const float> rows, size_t num_columns, size
       const std::span<const float> values = rows.subspan(row * num_columns + begin, count);
       const float least = std::min(0.0F, *std::ranges::min_element(values));
       const float most = std::max(0.0F, *std::ranges::max_element(values));
-      const float scale = to_float(to_float16(std::max((most - least) / 15.0F, 1e-4F)));
-      const float zero = std::round(std::clamp(-least / scale, 0.0F, 15.0F));
+      const float range = format.has_bases ? most - least : 2.0F * std::max(most, -least);
+      const float scale = to_float(to_float16(std::max(range / code_max, 1e-4F)));
+      const float zero = format.has_bases ? std::round(std::clamp(-least / scale, 0.0F, code_max))
+                                          : -format.zero();
       data.scales.push_back(scale);
       data.bases.push_back(to_float(to_float16(-zero * scale)));
       for (const float value : values) {
-        const float code = std::clamp(std::round(value / scale) + zero, 0.0F, 15.0F);
+        float code = std::clamp(std::round(value / scale) + zero, 0.0F, code_max);
+        if (format.is_iq4) code = nearest_of_iq4(code);
         data.codes.push_back(static_cast<uint8_t>(code));
       }
     }
@@ -76,8 +113,8 @@ inline QuantizedMatrix quantized(
     const size_t begin = panel * 16;
     const size_t count = std::min<size_t>(16, num_rows - begin);
     const auto of_panel = rows.subspan(begin * num_columns, count * num_columns);
-    if (are_codes(format)) {
-      matrix.pack_codes(panel, coded(of_panel, num_columns, scale_inputs(format)).view());
+    if (const std::optional<CodeFormat> codes = code_format(format)) {
+      matrix.pack_codes(panel, coded(of_panel, num_columns, *codes).view());
     } else {
       matrix.pack_panel(panel, of_panel, isa);
     }

@@ -5,11 +5,12 @@
 //   Floats, Weights, Inputs, Sums     sixteen floats; 16 x 4 bytes; four inputs; sixteen integers
 //   load_weights(p)                   64 bytes
 //   low_bits(p), high_bits(p)         the lower and upper four bits of 64 bytes
+//   with_high_bits<from, n>(low, p)   those and, above them, n bits from bit `from` of 64 bytes on
 //   low_codes(p, lut), high_codes     the same, looked up
-//   load_table()                      sixteen bytes, for the two above
+//   load_table(codes)                 sixteen bytes, for the two above
 //   broadcast_inputs(p), broadcast_sum(i)
 //   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
-//   dot_codes(weights, inputs, sums)  the same of weights up to 15
+//   dot_codes(weights, inputs, sums)  the same of weights up to 63
 //   add(a, b)                         of sums
 //   as_floats(sums)                   the same bits
 //   total(high, low)                  256 * high + low, as floats
@@ -177,7 +178,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   const size_t panel_stride = task.panel_bytes;
   const size_t num_terms = task.num_terms;
   const size_t num_parts = task.num_groups * num_terms;
-  const typename Dots::Table table = Dots::load_table();
+  const typename Dots::Table table = Dots::load_table(kInt4Codes);
   Floats totals[kPanels][kTokens];  // in registers: every index is known when compiling
   load_totals<Dots>(tile, totals);
   const size_t part_end = tile.group_end * num_terms;

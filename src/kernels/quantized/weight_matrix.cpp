@@ -57,6 +57,9 @@ size_t WeightMatrix::num_bytes() const {
 PanelData WeightMatrix::panels() const {
   return std::visit([](const auto& matrix) { return matrix.panels(); }, matrix_);
 }
+void WeightMatrix::copy_row(size_t row, std::span<float> out) const {
+  std::visit([&](const auto& matrix) { matrix.copy_row(row, out); }, matrix_);
+}
 size_t WeightMatrix::num_bytes_read() const {
   return packed() != nullptr ? packed()->num_bytes_read() : num_bytes();
 }

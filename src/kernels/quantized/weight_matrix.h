@@ -55,6 +55,9 @@ class WeightMatrix {
   // The same with feedback where the matrix is quantized.
   void pack_panel(size_t panel, std::span<const float> rows, const ErrorFeedback& feedback);
 
+  // One row of what is kept. `out`: [num_columns()].
+  void copy_row(size_t row, std::span<float> out) const;
+
   // nullptr when it is not of that kind.
   const PackedMatrix* packed() const { return std::get_if<PackedMatrix>(&matrix_); }
   const QuantizedMatrix* quantized() const { return std::get_if<QuantizedMatrix>(&matrix_); }
