@@ -150,8 +150,8 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
   line.add(
       "--quantization",
       flags.quantization,
-      "auto (what is stored in up to 8 bits stays so), none, or round while loading: int8, "
-      "w8a8 (faster, worse) or int4; stored: refuse models that are not stored in up to 8 bits"
+      "auto (codes of GGUF, AWQ, GPTQ, ... are multiplied as they are), none, or round while "
+      "loading: int8, w8a8 (faster, worse) or int4; stored: refuse models without such codes"
   );
   line.add("--kv-cache-dtype", flags.kv_cache_dtype, "the same; auto is the weights' type");
   line.add("--block-size", flags.block_size, "tokens of a KV block, a multiple of 16");

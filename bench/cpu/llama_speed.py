@@ -6,6 +6,7 @@ usage: llama_speed.py --self-test; else imported by measure.py
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 
 def table_rows(text):
@@ -58,7 +59,7 @@ class Llama:
 
     def version(self):
         said = subprocess.run([self.find(self.build, "llama-cli") or self.find(self.build, "llama-bench"), "--version"],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, cwd=tempfile.gettempdir())  # where it may write its log
         for line in (said.stdout + said.stderr).splitlines():
             if line.startswith("version:"):
                 return line.removeprefix("version:").strip()

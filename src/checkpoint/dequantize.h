@@ -24,8 +24,7 @@ BlockLayout block_layout(StorageType storage);
 // REQUIRES: storage is not kOther, and the two sizes belong together.
 void dequantize(StorageType storage, std::span<const std::byte> stored, std::span<float> out);
 
-// What weights are that are code * scale + base: those of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K
-// and Q6_K; none of other types.
+// What weights are that are code * scale + base: those of all block types; none of F32, F16, BF16.
 CodeForm code_form(StorageType storage);
 
 // Those of all that is stored. They stand for the values of dequantize(), and for no others by

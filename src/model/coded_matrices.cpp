@@ -75,9 +75,6 @@ std::optional<QuantizedFormat> format_of_codes(const CodeForm& form) {
 
 Result<CodedMatrices> CodedMatrices::find(const ModelConfig& config, const WeightSource& source) {
   CodedMatrices found;
-  int64_t num_weights = 0;
-  int64_t num_others = 0;
-  const TensorInfo* first_other = nullptr;
   for (const ExpectedTensor& expected : expected_tensors_with_roles(config)) {
     const TensorRole role = expected.role;
     const bool is_head =
@@ -104,24 +101,28 @@ Result<CodedMatrices> CodedMatrices::find(const ModelConfig& config, const Weigh
       matrix.tensor = tensor->name;
     }
     if (has_codes) matrix.form = matrix.form ? common_form(*matrix.form, form) : form;
-    const int64_t size = tensor->num_rows() * tensor->row_length();
-    num_weights += size;
-    if (!has_codes) {
-      num_others += size;
-      if (first_other == nullptr) first_other = tensor;
+    matrix.num_weights += tensor->num_rows() * tensor->row_length();
+  }
+  int64_t num_weights = 0;
+  int64_t num_kept = 0;
+  std::string other;
+  for (auto& [name, matrix] : found.matrices_) {
+    matrix.drop_codes_without_format();
+    num_weights += matrix.num_weights;
+    if (matrix.kept == Kept::kCodes) {
+      num_kept += matrix.num_weights;
+    } else if (other.empty()) {
+      other = matrix.tensor;
     }
   }
-  if (2 * num_others <= num_weights) {
-    for (auto& [name, matrix] : found.matrices_) matrix.drop_codes_without_format();
-    return found;
-  }
+  if (2 * num_kept >= num_weights) return found;
   return invalid_argument(
       fmt::format(
           "tensor '{}' is not stored as codes that --quantization stored keeps "
           "(docs/guides/quantization.md says which), and so are most of the layers' weights",
-          first_other->name
+          other
       ),
-      first_other->name
+      other
   );
 }
 
@@ -170,7 +171,7 @@ std::string CodedMatrices::others(DType dtype) const {
   for (const auto& [format, count] : counts) {
     text += text.empty() ? "" : ", ";
     text += fmt::format(
-        "{} of {} matrices are stored otherwise, and kept as {}", count, matrices_.size(), format
+        "{} of {} matrices are kept as {}, not as they are stored", count, matrices_.size(), format
     );
   }
   return text;

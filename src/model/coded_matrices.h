@@ -24,12 +24,13 @@ std::optional<QuantizedFormat> format_of_codes(const CodeForm& form);
 class CodedMatrices {
  public:
   // kNotFound for a matrix that is missing. kInvalidArgument where less than half of the layers'
-  // weights are stored as codes (WeightSource::code_form); `where` is the first that is not.
+  // weights are of matrices that keep their codes (WeightSource::code_form); `where` is a tensor of
+  // one that does not.
   static Result<CodedMatrices> find(const ModelConfig& config, const WeightSource& source);
 
   // What keeps the matrix that the tensor `name` is a part of: the format of codes that has room
-  // for those of all its tensors; `dtype`, if one is stored as plain numbers; else int8, which
-  // loses little where codes are of 8 bits beside others. REQUIRES: a matrix of the layers that is
+  // for those of all its tensors; `dtype`, if one is stored as plain numbers; else int8, as
+  // where codes of 8 bits stand beside others. REQUIRES: a matrix of the layers that is
   // no router.
   MatrixFormat format_of(std::string_view name, DType dtype) const;
 
@@ -41,7 +42,7 @@ class CodedMatrices {
   // "uint4", or "uint4, uint6": what keeps codes of layers.
   std::string names() const;
 
-  // "12 of 80 matrices are stored otherwise, and kept as int8"; empty: none is.
+  // "12 of 80 matrices are kept as int8, not as they are stored"; empty: none is.
   std::string others(DType dtype) const;
 
   // Also gives each matrix room for the codes that a part of it has in `other`, the same model's.
@@ -55,6 +56,7 @@ class CodedMatrices {
     Kept kept = Kept::kCodes;
     std::optional<CodeForm> form = {};  // of the codes of all its tensors
     std::string tensor;                 // the one that decided
+    int64_t num_weights = 0;
 
     MatrixFormat format(DType dtype) const;
     // Codes of several tensors that no format has room for are rounded.

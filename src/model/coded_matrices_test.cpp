@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "checkpoint/blocks/block_bytes.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
 #include "model/memory_plan.h"
 #include "model/model_test_data.h"
 
@@ -111,8 +113,8 @@ TEST(CodedMatrices, AreWholeMatricesOfStoredCodes) {
   EXPECT_EQ(coded->names(), "iq4, uint4, uint5, uint6, uint8");
   EXPECT_EQ(
       coded->others(DType::kFloat16),
-      "1 of 12 matrices are stored otherwise, and kept as float16, "
-      "1 of 12 matrices are stored otherwise, and kept as int8"
+      "1 of 12 matrices are kept as float16, not as they are stored, "
+      "1 of 12 matrices are kept as int8, not as they are stored"
   );
 }
 
@@ -137,6 +139,41 @@ TEST(CodedMatrices, TheEmbeddingIsTheHead) {
   EXPECT_FALSE(loaded->lm_head);
   EXPECT_EQ(loaded->embedding.quantized()->format(), QuantizedFormat::kUint6By16AroundZero);
   expect_planned_bytes(config, weights, loaded->num_bytes());
+
+  // Nearly as with an embedding in float32 and a head of its own.
+  TinyWeights plain = mixture(config);
+  for (TensorInfo& tensor : plain.mutable_tensors()) {
+    if (tensor.name == "model.embed_tokens.weight") tensor.storage = StorageType::kF32;
+  }
+  const std::vector<float> expected = logits_of(config, plain, Quantization::stored());
+  const std::vector<float> found = logits_of(config, weights, Quantization::stored());
+  double error = 0.0;
+  double square = 0.0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(static_cast<double>(found[i] - expected[i]), 2);
+    square += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  EXPECT_LT(std::sqrt(error / square), 0.1);
+  EXPECT_GT(error, 0.0);
+}
+
+TEST(CodedMatrices, HaveTheSixteenCodesOfIq4) {
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(blocks::iq4_code(i), kIq4Codes[i]);
+}
+
+// Parts of one matrix in codes of which no format has all, beside what has none.
+TEST(CodedMatrices, AreRefusedWhereTooFewKeepTheirCodes) {
+  const ModelConfig config = tiny_config(ModelFamily::kLlama);
+  TinyWeights weights(config, 5);
+  for (TensorInfo& tensor : weights.mutable_tensors()) {
+    if (tensor.name.ends_with("up_proj.weight")) tensor.storage = StorageType::kQ8_0;
+    if (tensor.name.ends_with("v_proj.weight")) tensor.storage = StorageType::kQ8_0;
+    if (tensor.name.ends_with("down_proj.weight")) tensor.storage = StorageType::kF16;
+    if (tensor.name.ends_with("o_proj.weight")) tensor.storage = StorageType::kF16;
+  }
+  const Result<CodedMatrices> coded = CodedMatrices::find(config, weights);
+  ASSERT_FALSE(coded);
+  EXPECT_EQ(coded.error().code, ErrorCode::kInvalidArgument);
 }
 
 TEST(CodedMatrices, OfALayersExpertsAreOne) {
@@ -177,7 +214,7 @@ TEST(CodedMatrices, AreRefusedWhereMostWeightsAreStoredOtherwise) {
   }
   const Result<CodedMatrices> coded = CodedMatrices::find(config, weights);
   ASSERT_FALSE(coded);
-  EXPECT_EQ(coded.error().where, kFirst + "mlp.gate_proj.weight");
+  EXPECT_EQ(coded.error().where, kFirst + "mlp.down_proj.weight");
   EXPECT_THAT(coded.error().message, HasSubstr("so are most of the layers' weights"));
 }
 

@@ -88,7 +88,7 @@ TEST(QuantizedCheckpoint, HasNoCodesWhereGroupsAreInAnyOrder) {
   const auto coded = CodedMatrices::find(opened.config, *opened.checkpoint.weights);
   ASSERT_TRUE(coded) << coded.error().message;
   EXPECT_EQ(
-      coded->others(DType::kFloat16), "3 of 12 matrices are stored otherwise, and kept as float16"
+      coded->others(DType::kFloat16), "3 of 12 matrices are kept as float16, not as they are stored"
   );
 }
 

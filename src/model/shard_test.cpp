@@ -241,6 +241,35 @@ TEST(Shard, CodesAreThoseOfEachRankOrOfNone) {
   EXPECT_EQ(of_two.error().where, "model.layers.0.self_attn.o_proj.weight");
 }
 
+// Of two processes the second begins at input 16 of what attention says.
+TEST(Shard, CodesOf8BitsBeginWithAGroup) {
+  ModelConfig config = tiny_config(ModelFamily::kLlama);
+  config.num_heads = 2;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.intermediate_size = 128;
+  config.tie_word_embeddings = true;
+  TinyWeights weights(config, 5);
+  for (TensorInfo& tensor : weights.mutable_tensors()) {
+    if (tensor.name == "model.embed_tokens.weight") tensor.storage = StorageType::kQ6_K;
+  }
+  EXPECT_TRUE(coded_matrices_of_ranks(config, weights, 1)->embedding_is_head());
+  const Result<CodedMatrices> of_two = coded_matrices_of_ranks(config, weights, 2);
+  ASSERT_TRUE(of_two) << of_two.error().message;
+  EXPECT_FALSE(of_two->embedding_is_head());
+  EXPECT_EQ(of_two->format_of_head(), QuantizedFormat::kUint6By16AroundZero);
+  const std::string name = "model.layers.0.self_attn.o_proj.weight";
+  EXPECT_EQ(of_two->format_of(name, DType::kFloat16), MatrixFormat(QuantizedFormat::kUint4By16));
+
+  for (TensorInfo& tensor : weights.mutable_tensors()) {
+    if (tensor.name == name) tensor.storage = StorageType::kQ8_0;
+  }
+  EXPECT_TRUE(coded_matrices_of_ranks(config, weights, 1));
+  const Result<CodedMatrices> refused = coded_matrices_of_ranks(config, weights, 2);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().where, name);
+}
+
 TEST(Shard, BiasesFollowTheirMatricesAndThoseOfSumsAreOfRank0) {
   const Parts parts(config_with_everything(), 4);
   const std::string attention = "model.layers.1.self_attn.";

@@ -288,15 +288,17 @@ Result<LoadedRunner> load_cuda_runner(
 ) {
   const Result<int32_t> longest = model_len(config, options.engine);
   if (!longest) return longest.error();
-  const Result<cuda::CudaRunnerOptions> cuda = cuda_options_of(options, *longest);
+  Result<std::optional<Quantization>> quantization = quantization_of(config, options.quantization);
+  if (!quantization) return quantization.error();
+  LocalModelOptions as_run = options;
+  as_run.quantization = *quantization;
+  const Result<cuda::CudaRunnerOptions> cuda = cuda_options_of(as_run, *longest);
   if (!cuda) return cuda.error();
   const Result<std::unique_ptr<WeightSource>> weights = weights_of(checkpoint, config, options);
   if (!weights) return weights.error();
   Result<cuda::CudaRunner> loaded =
       cuda::load_cuda_runner(config, **weights, *cuda, threads, progress_of(options));
   if (!loaded) return loaded.error();
-  Result<std::optional<Quantization>> quantization = quantization_of(config, options.quantization);
-  if (!quantization) return quantization.error();
   // Inputs are bfloat16 there: one term.
   if (*quantization && (*quantization)->format == QuantizedFormat::kInt8) {
     *quantization = Quantization::w8a8();

@@ -190,7 +190,6 @@ void encode_coded_row(const EncodeTask& task, size_t row, size_t next_row) {
       Lanes::store(sums[part], quarters[part].combined(groups.num_groups, add));
     }
     for (size_t group = 0; group < groups.num_groups; ++group, ++coded) {
-      coded->scale = scales[group];
       for (size_t half = 0; half < 2; ++half) {
         const float sum = sums[2 * half][group] + sums[2 * half + 1][group];
         coded->half_sums[half] = sum;
@@ -199,6 +198,7 @@ void encode_coded_row(const EncodeTask& task, size_t row, size_t next_row) {
         coded->starts[part] = start_of(sums[part][group]);
       }
       coded->sum = coded->half_sums[0] + coded->half_sums[1];
+      coded->scale = scales[group] + 0.0F * coded->sum;  // none where an input is infinite
     }
   }
 }

@@ -85,6 +85,7 @@ CodedInputs encode_coded_group_reference(const float* x, float peak, unsigned ch
   }
   for (size_t i = 0; i < 4; ++i) coded.starts[i] = start_of(quarters[i]);
   coded.sum = coded.half_sums[0] + coded.half_sums[1];
+  coded.scale += 0.0F * coded.sum;  // none where an input is infinite
   return coded;
 }
 

@@ -1,5 +1,6 @@
-// linear() with weights of 8 or 4 bits and activations of 8 bits or two terms of 8, both rotated,
-// but with uint4 neither.
+// linear() with weights of 8 or 4 bits and activations of 8 bits or two terms of 8, both rotated;
+// or with codes of other tools and activations of 16 bits, neither of them rotated, whose sum is
+// CodesGroupByGroup of linear_quantized_ref.cpp.
 //
 // Each output element is a sum over groups of 64 inputs in ascending order, of each group's terms:
 // the exact integer sum of its products, converted, with its product with the weights' scale of
@@ -48,7 +49,7 @@ struct LinearQuantizedArgs {
   // has 2 * round_up(n, 16) rows. With `groups` these are the rows that a group has panels for.
   Rows out;
   LinearEpilogue epilogue = LinearEpilogue::kStore;
-  InputRounding rounding;  // of x: kRow for int4, kUnrotated for uint4 alone; AMX has its own
+  InputRounding rounding;  // of x: kRow for int4, kUnrotated for codes alone; AMX has its own
   std::span<std::byte> scratch = {};  // linear_quantized_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // as LinearArgs
   // As LinearArgs; the scratch is that of kGroupedRowsFactor times as many tokens then.

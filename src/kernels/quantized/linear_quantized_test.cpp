@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/math.h"
@@ -232,12 +233,20 @@ TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsWithTwoTerms) {
   }
 }
 
-// The largest codes, and inputs whose upper bytes are 127 or whose lower ones are -128.
+// The largest codes and the least, and inputs whose upper bytes are 127 or whose lower ones are
+// -128.
 TEST(LinearQuantized, IsExactWhereCodesAreLargest) {
   ThreadPool pool(1);
   for (const QuantizedFormat format : kCodeFormats) {
     const CodeFormat codes = *code_format(format);
-    for (const float input : {1.0F, 0.5F / 127.0F}) {
+    const auto largest = codes.is_iq4 ? kIq4Codes[15] : static_cast<uint8_t>((1 << codes.bits) - 1);
+    const uint8_t least = codes.is_iq4 ? kIq4Codes[0] : 0;
+    for (const auto& [code, input] :
+         {std::pair(largest, 1.0F),
+          std::pair(largest, 0.5F / 127.0F),
+          std::pair(largest, -1.0F),
+          std::pair(least, 1.0F),
+          std::pair(least, -1.0F)}) {
       std::vector<float> x(64, input);
       x[0] = 1.0F;  // of which a step is 1 / (127 * 256)
       Problem problem = {
@@ -249,7 +258,6 @@ TEST(LinearQuantized, IsExactWhereCodesAreLargest) {
           .bias = {},
           .out = std::vector<float>(16),
       };
-      const auto code = codes.is_iq4 ? kIq4Codes[15] : static_cast<uint8_t>((1 << codes.bits) - 1);
       const std::vector<uint8_t> all(16 * 64, code);
       const std::vector<float> scales(16 * 64 / codes.num_inputs, 1.0F);
       const std::vector<float> bases(scales.size(), codes.zero());
@@ -258,8 +266,30 @@ TEST(LinearQuantized, IsExactWhereCodesAreLargest) {
       const float expected = weight * (1.0F + 63.0F * input);
       for (const Isa isa : supported_isas()) {
         const std::vector<float> found = solve({isa, pool}, problem);
-        EXPECT_NEAR(found[15], expected, expected * 1e-6F) << name_of(format) << name_of(isa);
+        for (const float value : found) {
+          EXPECT_NEAR(value, expected, std::fabs(expected) * 1e-6F)
+              << name_of(format) << ' ' << name_of(isa) << ": " << int{code} << " x " << input;
+        }
         EXPECT_EQ(bits_of(found), bits_of(solve({reference_of(isa), pool}, problem)));
+      }
+    }
+  }
+}
+
+// One input that is infinite or no number leaves no number of its token, and others as they are.
+TEST(LinearQuantized, HasNoNumbersOfCodesTimesWhatIsNone) {
+  ThreadPool pool(1);
+  for (const QuantizedFormat format : kCodeFormats) {
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      Problem problem = make_problem({2, 192, 16}, format, LinearEpilogue::kStore, false);
+      problem.x[70] = bad;
+      for (const Isa isa : supported_isas()) {
+        const std::vector<float> out = solve({isa, pool}, problem);
+        for (size_t i = 0; i < 16; ++i) {
+          EXPECT_TRUE(std::isnan(out[i])) << name_of(format) << ' ' << name_of(isa) << ' ' << i;
+          EXPECT_TRUE(std::isfinite(out[16 + i])) << name_of(format) << ' ' << name_of(isa);
+        }
       }
     }
   }

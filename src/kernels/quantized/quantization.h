@@ -7,10 +7,10 @@
 //   w8a8    the same weights, inputs of 8 bits: faster with many tokens at once, and worse
 //   int4    weights of 4 bits, inputs of 8 bits with one scale a token, which lose nothing beside
 //           them
-//   stored  weights that arrived as codes of 4 to 8 bits, as they are, and inputs of 16 bits
+//   stored  weights that arrived as codes of up to 8 bits, as they are, and inputs of 16 bits
 //
-// docs/decisions/0015, 0022 and 0024 have the numbers. With AMX inputs of int8 and of w8a8 are
-// bfloat16 and both are the same; those of int4 have one scale a token (0020).
+// docs/decisions/0015, 0022, 0024 and 0027 have the numbers. With AMX inputs of int8 and of w8a8
+// are bfloat16 and both are the same; those of int4 have one scale a token (0020).
 #pragma once
 
 #include <optional>

@@ -25,20 +25,31 @@ constexpr size_t kRows = QuantizedMatrix::kPanelRows;
 constexpr size_t kGroup = QuantizedMatrix::kGroup;
 static_assert(kGroup == kActivationGroup, "one scale of the weights for each of the activations");
 
+// Of codes of that format, which are those of the template.
+template <QuantizedFormat kFormat, class Weights>
+constexpr PanelLayout layout_of_codes() {
+  constexpr CodeFormat kCodes = *code_format(kFormat);
+  static_assert(kCodes.bits == Weights::kBits && kCodes.is_iq4 == Weights::kAreIndices);
+  static_assert(kCodes.num_inputs * Weights::kParts == kGroup);
+  static_assert(kCodes.has_bases == Weights::kHasBases);
+  return Weights::kLayout;
+}
+
 const PanelLayout& layout_of(QuantizedFormat format) {
   static constexpr PanelLayout kLayouts[] = {
       Int8Weights::kLayout,
       Int4Weights::kLayout,
-      Uint4Weights::kLayout,
-      Uint4By32Weights::kLayout,
-      Uint4By16Weights::kLayout,
-      Uint4AroundZeroWeights::kLayout,
-      Uint4By32AroundZeroWeights::kLayout,
-      Uint5By32Weights::kLayout,
-      Uint6By16Weights::kLayout,
-      Uint6By16AroundZeroWeights::kLayout,
-      Uint8By32AroundZeroWeights::kLayout,
-      Iq4Weights::kLayout};
+      layout_of_codes<QuantizedFormat::kUint4, Uint4Weights>(),
+      layout_of_codes<QuantizedFormat::kUint4By32, Uint4By32Weights>(),
+      layout_of_codes<QuantizedFormat::kUint4By16, Uint4By16Weights>(),
+      layout_of_codes<QuantizedFormat::kUint4AroundZero, Uint4AroundZeroWeights>(),
+      layout_of_codes<QuantizedFormat::kUint4By32AroundZero, Uint4By32AroundZeroWeights>(),
+      layout_of_codes<QuantizedFormat::kUint5By32, Uint5By32Weights>(),
+      layout_of_codes<QuantizedFormat::kUint6By16, Uint6By16Weights>(),
+      layout_of_codes<QuantizedFormat::kUint6By16AroundZero, Uint6By16AroundZeroWeights>(),
+      layout_of_codes<QuantizedFormat::kUint8By32AroundZero, Uint8By32AroundZeroWeights>(),
+      layout_of_codes<QuantizedFormat::kIq4, Iq4Weights>()};
+  static_assert(std::size(kLayouts) == static_cast<size_t>(QuantizedFormat::kIq4) + 1);
   return kLayouts[static_cast<size_t>(format)];
 }
 

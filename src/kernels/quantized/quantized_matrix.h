@@ -1,10 +1,10 @@
-// A weight matrix in 4 to 8 bits, in the layout that linear_quantized reads. Written once at load,
+// A weight matrix in up to 8 bits, in the layout that linear_quantized reads. Written once at load,
 // by several threads on different panels; afterwards read-only and shared.
 //
 // int8 and int4 are our own. Rows are rotated along their inputs (encode_rows.h) and then rounded
 // in groups of 64 inputs. A group has a whole number of 1 to 255 as its scale, a row has a float:
-// weight ~ code * group scale
-// * row scale. Codes are -127 .. 127 with int8 and the 16 entries of kInt4Codebook with int4.
+// weight ~ code * group scale * row scale. Codes are -127 .. 127 with int8 and the 16 entries of
+// kInt4Codebook with int4.
 //
 // A panel of 16 rows (inputs padded to groups with zeros) is read from its first byte to its last:
 // for every four groups, of which the last ones may be fewer,
