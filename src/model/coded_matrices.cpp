@@ -55,20 +55,8 @@ bool has_room_for(const CodeForm& form, const CodeFormat& format) {
 }  // namespace
 
 std::optional<QuantizedFormat> format_of_codes(const CodeForm& form) {
-  // By the bits of a weight: 4.25, three of 4.5, 5, 6, 6, 7, 8 and 8.5.
-  constexpr QuantizedFormat kFormats[] = {
-      QuantizedFormat::kUint4AroundZero,
-      QuantizedFormat::kUint4By32AroundZero,
-      QuantizedFormat::kUint4,
-      QuantizedFormat::kIq4,
-      QuantizedFormat::kUint4By32,
-      QuantizedFormat::kUint4By16,
-      QuantizedFormat::kUint5By32,
-      QuantizedFormat::kUint6By16AroundZero,
-      QuantizedFormat::kUint6By16,
-      QuantizedFormat::kUint8By32AroundZero};
-  for (const QuantizedFormat format : kFormats) {
-    if (has_room_for(form, *code_format(format))) return format;
+  for (size_t i = 0; i < kNumCodeFormats; ++i) {
+    if (has_room_for(form, kCodeFormats[i])) return format_of_index(i);
   }
   return std::nullopt;
 }

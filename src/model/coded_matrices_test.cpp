@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -158,7 +159,7 @@ TEST(CodedMatrices, TheEmbeddingIsTheHead) {
 }
 
 TEST(CodedMatrices, HaveTheSixteenCodesOfIq4) {
-  for (int i = 0; i < 16; ++i) EXPECT_EQ(blocks::iq4_code(i), kIq4Codes[i]);
+  EXPECT_TRUE(std::ranges::equal(blocks::kIq4Codes, kIq4Codes));
 }
 
 // Parts of one matrix in codes of which no format has all, beside what has none.

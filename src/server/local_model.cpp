@@ -67,40 +67,37 @@ Result<std::unique_ptr<WeightSource>> weights_of(
   return make_dummy_weights(expected_tensors(config), options.engine.seed);
 }
 
-// As it is run: dummy weights are never stored ones.
-Result<ModelConfig> config_of(const Checkpoint& checkpoint, LocalModelOptions& options) {
-  Result<ModelConfig> config = parse_model_config(checkpoint.config);
-  if (!config) return config;
-  if (options.load_format == LoadFormat::kAuto) {
-    const bool asks = options.quantization && options.quantization->keeps_codes();
-    const bool may_keep =
-        options.keeps_codes && !options.quantization && options.device != DeviceChoice::kCuda;
-    if (config->stored_quantization || (!asks && !may_keep)) return config;
-    const Result<CodedMatrices> coded =
-        coded_matrices_of_ranks(*config, *checkpoint.weights, options.tensor_parallel_size);
-    if (!coded && asks) return coded.error();
-    if (coded) options.quantization = Quantization::stored();
-    return config;
-  }
-  if (!options.quantization) options.quantization = config->stored_quantization;
-  config->stored_quantization.reset();
-  return config;
-}
+// A model as it is run.
+struct RunModel {
+  ModelConfig config;  // of dummy weights, which are never stored ones, that of a plain model
+  std::shared_ptr<const CodedMatrices> coded;  // where codes are kept of stored weights; else null
+};
 
-// Where codes are kept of stored weights; else nullptr.
-Result<std::shared_ptr<const CodedMatrices>> coded_of(
-    const Checkpoint& checkpoint,
-    const ModelConfig& config,
-    const std::optional<Quantization>& quantization,
-    int32_t num_ranks
-) {
-  std::shared_ptr<const CodedMatrices> coded;
-  const bool keeps_codes = quantization && quantization->keeps_codes();
-  if (!checkpoint.weights || !keeps_codes) return coded;
-  Result<CodedMatrices> found = coded_matrices_of_ranks(config, *checkpoint.weights, num_ranks);
-  if (!found) return found.error();
-  coded = std::make_shared<const CodedMatrices>(*std::move(found));
-  return coded;
+// Also makes options.quantization what the model is run with.
+Result<RunModel> run_model_of(const Checkpoint& checkpoint, LocalModelOptions& options) {
+  Result<ModelConfig> config = parse_model_config(checkpoint.config);
+  if (!config) return config.error();
+  RunModel model = {.config = *std::move(config), .coded = nullptr};
+  if (options.load_format == LoadFormat::kDummy) {
+    if (!options.quantization) options.quantization = model.config.stored_quantization;
+    model.config.stored_quantization.reset();
+    return model;
+  }
+  const Result<std::optional<Quantization>> quantization =
+      quantization_of(model.config, options.quantization);
+  if (!quantization) return quantization.error();
+  options.quantization = *quantization;
+  const bool asks = options.quantization && options.quantization->keeps_codes();
+  const bool may_keep =
+      options.keeps_codes && !options.quantization && options.device != DeviceChoice::kCuda;
+  if (!asks && !may_keep) return model;
+  Result<CodedMatrices> coded =
+      coded_matrices_of_ranks(model.config, *checkpoint.weights, options.tensor_parallel_size);
+  if (!coded && asks) return coded.error();
+  if (!coded) return model;
+  options.quantization = Quantization::stored();
+  model.coded = std::make_shared<const CodedMatrices>(*std::move(coded));
+  return model;
 }
 
 // "int8", "uint4, uint6", "bfloat16".
@@ -142,12 +139,9 @@ Result<CpuModelOptions> cpu_options_of(
 ) {
   const Result<int32_t> longest = model_len(config, options.engine);
   if (!longest) return longest.error();
-  const Result<std::optional<Quantization>> quantization =
-      quantization_of(config, options.quantization);
-  if (!quantization) return quantization.error();
   CpuModelOptions model;
   model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
-  model.quantization = *quantization;
+  model.quantization = options.quantization;
   model.kv_dtype = options.kv_dtype.value_or(model.dtype);
   model.isa = options.isa;
   model.block_size = options.block_size;
@@ -159,7 +153,7 @@ Result<CpuModelOptions> cpu_options_of(
 }
 
 // How many tokens a step has, where nobody said.
-Result<int32_t> step_tokens_of(
+int32_t step_tokens_of(
     ModelDevice device,
     const Checkpoint& checkpoint,
     const ModelConfig& config,
@@ -167,11 +161,9 @@ Result<int32_t> step_tokens_of(
 ) {
   const int64_t num_seqs = options.engine.max_num_seqs;
   if (device == ModelDevice::kCuda) return default_device_step_tokens(num_seqs);
-  const auto quantization = quantization_of(config, options.quantization);
-  if (!quantization) return quantization.error();
   const WeightFormat weights = {
       .dtype = options.dtype.value_or(automatic_dtype(config, checkpoint)),
-      .quantization = *quantization,
+      .quantization = options.quantization,
   };
   const auto num_ranks = static_cast<size_t>(options.tensor_parallel_size);
   return default_step_tokens(
@@ -180,23 +172,20 @@ Result<int32_t> step_tokens_of(
 }
 
 // In `options.engine`, of all sequences and of one prompt.
-Result<void> set_step(
+void set_step(
     ModelDevice device,
     const Checkpoint& checkpoint,
     const ModelConfig& config,
     LocalModelOptions& options
 ) {
   if (!options.max_num_batched_tokens) {
-    const Result<int32_t> tokens = step_tokens_of(device, checkpoint, config, options);
-    if (!tokens) return tokens.error();
-    options.max_num_batched_tokens = *tokens;
+    options.max_num_batched_tokens = step_tokens_of(device, checkpoint, config, options);
   }
   const int32_t tokens = *options.max_num_batched_tokens;
   const int32_t of_prompt =
       options.long_prefill_token_threshold.value_or(default_prompt_tokens(tokens));
   options.engine.max_num_batched_tokens = tokens;
   options.engine.long_prefill_token_threshold = of_prompt == 0 ? tokens : of_prompt;
-  return {};
 }
 
 // What this process has of the model.
@@ -224,18 +213,16 @@ void add_group_line(const ProcessGroup* group, std::vector<std::string>& lines) 
 
 Result<LoadedRunner> load_cpu_runner(
     Checkpoint& checkpoint,
-    const ModelConfig& config,
+    const RunModel& run,
     const LocalModelOptions& options,
     ThreadPool& threads
 ) {
+  const auto& [config, coded] = run;
   Result<CpuModelOptions> model = cpu_options_of(checkpoint, config, options);
   if (!model) return model.error();
   const Result<ModelConfig> part = part_of(config, options);
   if (!part) return part.error();
-  const Result<std::shared_ptr<const CodedMatrices>> coded =
-      coded_of(checkpoint, config, model->quantization, options.tensor_parallel_size);
-  if (!coded) return coded.error();
-  const Result<MemoryPlan> memory = plan_local_memory(*part, options, *model, *coded);
+  const Result<MemoryPlan> memory = plan_local_memory(*part, options, *model, coded);
   if (!memory) return memory.error();
   const Result<KvBudget> budget = plan_kv_budget({
       .num_bytes = kv_cache_bytes(*memory, options),
@@ -258,14 +245,14 @@ Result<LoadedRunner> load_cpu_runner(
           "{}: {:.1f} M parameters, {} on {} threads ({}), {:.2f} GiB of weights",
           options.text.model,
           static_cast<double>(num_parameters(config)) / 1e6,
-          name_of_weights(*model, coded->get()),
+          name_of_weights(*model, coded.get()),
           threads.num_threads(),
           name_of(model->isa),
           static_cast<double>((*loaded)->num_weight_bytes()) / kGiB
       ),
       budget->text,
   };
-  if (*coded) add_line((*coded)->others(model->dtype), lines);
+  if (coded) add_line(coded->others(model->dtype), lines);
   add_group_line(options.group, lines);
   add_speculation_line(options.engine, lines);
   const ModelBytes bytes = {
@@ -288,11 +275,7 @@ Result<LoadedRunner> load_cuda_runner(
 ) {
   const Result<int32_t> longest = model_len(config, options.engine);
   if (!longest) return longest.error();
-  Result<std::optional<Quantization>> quantization = quantization_of(config, options.quantization);
-  if (!quantization) return quantization.error();
-  LocalModelOptions as_run = options;
-  as_run.quantization = *quantization;
-  const Result<cuda::CudaRunnerOptions> cuda = cuda_options_of(as_run, *longest);
+  const Result<cuda::CudaRunnerOptions> cuda = cuda_options_of(options, *longest);
   if (!cuda) return cuda.error();
   const Result<std::unique_ptr<WeightSource>> weights = weights_of(checkpoint, config, options);
   if (!weights) return weights.error();
@@ -300,8 +283,9 @@ Result<LoadedRunner> load_cuda_runner(
       cuda::load_cuda_runner(config, **weights, *cuda, threads, progress_of(options));
   if (!loaded) return loaded.error();
   // Inputs are bfloat16 there: one term.
-  if (*quantization && (*quantization)->format == QuantizedFormat::kInt8) {
-    *quantization = Quantization::w8a8();
+  std::optional<Quantization> quantization = options.quantization;
+  if (quantization && quantization->format == QuantizedFormat::kInt8) {
+    quantization = Quantization::w8a8();
   }
   std::vector<std::string> lines = std::move(loaded->start_lines);
   lines.front() = fmt::format("{}: {}", options.text.model, lines.front());
@@ -309,7 +293,7 @@ Result<LoadedRunner> load_cuda_runner(
   return LoadedRunner{
       .model = std::move(loaded->model),
       .dtype = DType::kBFloat16,
-      .quantization = *quantization,
+      .quantization = quantization,
       .bytes =
           {.step_weights = loaded->num_step_weight_bytes,
            .kv_per_token = kv_bytes_per_token(config, DType::kBFloat16)},
@@ -319,13 +303,13 @@ Result<LoadedRunner> load_cuda_runner(
 Result<LoadedRunner> load_runner(
     ModelDevice device,
     Checkpoint& checkpoint,
-    const ModelConfig& config,
+    const RunModel& run,
     const LocalModelOptions& options,
     ThreadPool& threads
 ) {
   CHECK(options.group == nullptr || device == ModelDevice::kCpu, "its flag is of --device cpu");
-  return device == ModelDevice::kCuda ? load_cuda_runner(checkpoint, config, options, threads)
-                                      : load_cpu_runner(checkpoint, config, options, threads);
+  return device == ModelDevice::kCuda ? load_cuda_runner(checkpoint, run.config, options, threads)
+                                      : load_cpu_runner(checkpoint, run, options, threads);
 }
 
 // Ids whose text reads as prose: a word of plain letters, perhaps after a space. All ids where a
@@ -374,33 +358,32 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   if (!device) return device.error();
   Result<Checkpoint> checkpoint = open(options);
   if (!checkpoint) return checkpoint.error();
-  Result<ModelConfig> config = config_of(*checkpoint, options);
-  if (!config) return config.error();
+  Result<RunModel> run = run_model_of(*checkpoint, options);
+  if (!run) return run.error();
+  ModelConfig& config = run->config;
   Result<GenerationDefaults> defaults =
-      parse_generation_defaults(checkpoint->generation_config, config->vocab_size);
+      parse_generation_defaults(checkpoint->generation_config, config.vocab_size);
   if (!defaults) return defaults.error();
   const std::optional<int64_t> dummy_vocab_size =
-      options.load_format == LoadFormat::kDummy ? std::optional(config->vocab_size) : std::nullopt;
+      options.load_format == LoadFormat::kDummy ? std::optional(config.vocab_size) : std::nullopt;
   Result<ModelText> text = load_model_text(options.text, *checkpoint, dummy_vocab_size);
   if (!text) return text.error();
 
-  if (const auto done = set_step(*device, *checkpoint, *config, options); !done) {
-    return done.error();
-  }
-  options.engine.eos_token_ids = end_tokens(*config, *defaults);
+  set_step(*device, *checkpoint, config, options);
+  options.engine.eos_token_ids = end_tokens(config, *defaults);
   options.engine.max_logit_rows =
       std::max(options.engine.max_logit_rows, options.engine.max_num_seqs);
   auto threads = std::make_unique<ThreadPool>(options.num_threads);
-  Result<LoadedRunner> runner = load_runner(*device, *checkpoint, *config, options, *threads);
+  Result<LoadedRunner> runner = load_runner(*device, *checkpoint, *run, options, *threads);
   if (!runner) return runner.error();
   Result<std::unique_ptr<StepEngine>> engine =
       StepEngine::start(std::move(runner->model), options.engine);
   if (!engine) return engine.error();
   const auto num_step_weight_bytes =
-      static_cast<size_t>(weight_bytes_of_step(*config, runner->bytes, 1.0));
+      static_cast<size_t>(weight_bytes_of_step(config, runner->bytes, 1.0));
   return LocalModel{
       .text = *std::move(text),
-      .config = *std::move(config),
+      .config = std::move(config),
       .dtype = runner->dtype,
       .defaults = options.use_generation_config ? *std::move(defaults) : GenerationDefaults(),
       .num_step_weight_bytes = num_step_weight_bytes,
@@ -416,12 +399,13 @@ Result<void> follow_local_model(LocalModelOptions options) {
   options.quantization.reset();
   Result<Checkpoint> checkpoint = open(options);
   if (!checkpoint) return checkpoint.error();
-  const Result<ModelConfig> config = config_of(*checkpoint, options);
-  if (!config) return config.error();
-  const Result<std::unique_ptr<WeightSource>> weights = weights_of(*checkpoint, *config, options);
+  const Result<RunModel> run = run_model_of(*checkpoint, options);
+  if (!run) return run.error();
+  const ModelConfig& config = run->config;
+  const Result<std::unique_ptr<WeightSource>> weights = weights_of(*checkpoint, config, options);
   if (!weights) return weights.error();
   ThreadPool threads(options.num_threads);
-  return follow_shared_model(*config, **weights, *options.group, threads);
+  return follow_shared_model(config, **weights, *options.group, threads);
 }
 
 Result<LocalRunner> load_local_runner(LocalModelOptions options) {
@@ -429,18 +413,17 @@ Result<LocalRunner> load_local_runner(LocalModelOptions options) {
   if (!device) return device.error();
   Result<Checkpoint> checkpoint = open(options);
   if (!checkpoint) return checkpoint.error();
-  const Result<ModelConfig> config = config_of(*checkpoint, options);
-  if (!config) return config.error();
-  if (const auto done = set_step(*device, *checkpoint, *config, options); !done) {
-    return done.error();
-  }
+  const Result<RunModel> run = run_model_of(*checkpoint, options);
+  if (!run) return run.error();
+  const ModelConfig& config = run->config;
+  set_step(*device, *checkpoint, config, options);
   auto threads = std::make_unique<ThreadPool>(options.num_threads);
-  Result<LoadedRunner> runner = load_runner(*device, *checkpoint, *config, options, *threads);
+  Result<LoadedRunner> runner = load_runner(*device, *checkpoint, *run, options, *threads);
   if (!runner) return runner.error();
   return LocalRunner{
       .threads = std::move(threads),
       .model = std::move(runner->model),
-      .config = *config,
+      .config = config,
       .device = *device,
       .dtype = runner->dtype,
       .quantization = runner->quantization,

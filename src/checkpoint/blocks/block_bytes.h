@@ -48,8 +48,11 @@ inline float load_half(const std::byte* from) {
 constexpr std::array<float, 16> kIq4Values = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-inline uint8_t iq4_code(int index) {
-  return static_cast<uint8_t>(kIq4Values[static_cast<size_t>(index)] + 128.0F);
-}
+// Those with 128 added.
+constexpr std::array<uint8_t, 16> kIq4Codes = [] {
+  std::array<uint8_t, 16> codes{};
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(kIq4Values[i] + 128.0F);
+  return codes;
+}();
 
 }  // namespace millrace::blocks

@@ -103,7 +103,9 @@ void read_codes_of_iq4_nl(const std::byte* block, const Codes& out) {
   for (size_t i = 0; i < out.num_blocks; ++i, block += 18) {
     out.scales[i] = load_half(block);
     out.bases[i] = -128.0F * out.scales[i];
-    read_nibbles(block + 2, out.codes + i * kBlock, [](int q, size_t) { return iq4_code(q); });
+    read_nibbles(block + 2, out.codes + i * kBlock, [](int q, size_t) {
+      return kIq4Codes[static_cast<size_t>(q)];
+    });
   }
 }
 

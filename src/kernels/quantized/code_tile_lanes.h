@@ -21,7 +21,7 @@ template <class Dots, class Weights, size_t kFour>
 [[gnu::always_inline]] inline typename Dots::Weights read_codes(const unsigned char* group) {
   if constexpr (Weights::kStoredBits == 8) {
     return Dots::load_weights(group + kFour * 64);
-  } else if constexpr (Weights::kAreIndices) {
+  } else if constexpr (Weights::kCodes.is_iq4) {
     const unsigned char* const bytes = group + kFour / 2 * 64;
     const auto table = Dots::load_table(kIq4Codes);
     return kFour % 2 == 0 ? Dots::low_codes(bytes, table) : Dots::high_codes(bytes, table);
@@ -122,7 +122,7 @@ struct CodedGroup {
 // less the code of zero times the inputs.
 template <class Weights, size_t kPart>
 [[gnu::always_inline]] inline int32_t start_of_part(const CodedInputs& input) {
-  if constexpr (Weights::kHasBases) return 0;
+  if constexpr (Weights::kCodes.has_bases) return 0;
   constexpr size_t kQuarters = 4 / Weights::kParts;
   int32_t start = 0;
   for (size_t i = 0; i < kQuarters; ++i) start += input.starts[kPart * kQuarters + i];
@@ -156,7 +156,7 @@ template <class Dots, class Weights, size_t kPart, size_t kPanels, size_t kToken
       sums[panel][token][0] = Dots::broadcast_sum(0);
       sums[panel][token][1] = Dots::broadcast_sum(start_of_part<Weights, kPart>(input));
     }
-    if constexpr (!Weights::kHasBases) {
+    if constexpr (!Weights::kCodes.has_bases) {
       of_token += group.input_stride;
       forget_origin(of_token);
     }
@@ -184,7 +184,7 @@ template <class Weights, size_t kPart, class Floats>
 [[gnu::always_inline]] inline Floats with_bases(
     const unsigned char* bases, const CodedInputs& input, Floats value
 ) {
-  if constexpr (!Weights::kHasBases || kPart == Weights::kParts) {
+  if constexpr (!Weights::kCodes.has_bases || kPart == Weights::kParts) {
     return value;
   } else {
     const Floats base = load_part<Floats>(bases, kPart * Weights::kPartBytes);

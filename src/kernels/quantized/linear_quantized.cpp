@@ -42,34 +42,17 @@ constexpr IsaVersions<PanelFunction> kVersionsOfCodes = {
     .avx512_dot = linear_quantized_avx512_dot<Weights>,
 };
 
+// Of each of kCodeFormats.
+template <size_t... kIndex>
+constexpr std::array<IsaVersions<PanelFunction>, kNumCodeFormats>
+versions_of_codes(std::index_sequence<kIndex...>) {
+  return {kVersionsOfCodes<CodedWeights<format_of_index(kIndex)>>...};
+}
+
 const IsaVersions<PanelFunction>& versions_of(QuantizedFormat format) {
-  switch (format) {
-    case QuantizedFormat::kInt8:
-      return kInt8Versions;
-    case QuantizedFormat::kInt4:
-      return kInt4Versions;
-    case QuantizedFormat::kUint4AroundZero:
-      return kVersionsOfCodes<Uint4AroundZeroWeights>;
-    case QuantizedFormat::kUint4By32AroundZero:
-      return kVersionsOfCodes<Uint4By32AroundZeroWeights>;
-    case QuantizedFormat::kUint4:
-      return kVersionsOfCodes<Uint4Weights>;
-    case QuantizedFormat::kUint4By32:
-      return kVersionsOfCodes<Uint4By32Weights>;
-    case QuantizedFormat::kUint4By16:
-      return kVersionsOfCodes<Uint4By16Weights>;
-    case QuantizedFormat::kUint5By32:
-      return kVersionsOfCodes<Uint5By32Weights>;
-    case QuantizedFormat::kUint6By16:
-      return kVersionsOfCodes<Uint6By16Weights>;
-    case QuantizedFormat::kUint6By16AroundZero:
-      return kVersionsOfCodes<Uint6By16AroundZeroWeights>;
-    case QuantizedFormat::kUint8By32AroundZero:
-      return kVersionsOfCodes<Uint8By32AroundZeroWeights>;
-    case QuantizedFormat::kIq4:
-      break;
-  }
-  return kVersionsOfCodes<Iq4Weights>;
+  static constexpr auto kOfCodes = versions_of_codes(std::make_index_sequence<kNumCodeFormats>());
+  if (are_codes(format)) return kOfCodes[code_format_index(format)];
+  return format == QuantizedFormat::kInt8 ? kInt8Versions : kInt4Versions;
 }
 
 bool fits(InputRounding rounding, QuantizedFormat format) {

@@ -49,10 +49,10 @@ std::vector<QuantizedMatrix> cold_matrices(QuantizedFormat format, const Layer& 
   return matrices;
 }
 
-// Arguments: layer, index of kQuantizations, tokens, threads.
+// Arguments: layer, place in all_quantizations(), tokens, threads.
 void BM_LinearQuantized(benchmark::State& state) {
   const Layer& layer = kLayers[static_cast<size_t>(state.range(0))];
-  const Quantization& quantization = kQuantizations[static_cast<size_t>(state.range(1))];
+  const Quantization quantization = all_quantizations()[static_cast<size_t>(state.range(1))];
   const InputRounding rounding = quantization.rounding;
   const auto num_tokens = static_cast<size_t>(state.range(2));
   ThreadPool pool(static_cast<size_t>(state.range(3)));
@@ -129,7 +129,7 @@ void BM_EncodeToTiles(benchmark::State& state) {
 
 void add_linear(benchmark::internal::Benchmark* bench) {
   for (int64_t layer = 0; layer < static_cast<int64_t>(kLayers.size()); ++layer) {
-    for (int64_t quantization = 0; quantization < std::ssize(kQuantizations); ++quantization) {
+    for (int64_t quantization = 0; quantization < std::ssize(all_quantizations()); ++quantization) {
       for (const int64_t num_tokens : {1, 4, 8, 64, 512}) {
         for (const int64_t num_threads : {1, 2}) {
           if (num_tokens == 512 && layer >= 3) continue;  // nobody wants so many logits

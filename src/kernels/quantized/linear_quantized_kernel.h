@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/linear_kernel.h"
+#include "kernels/quantized/quantized_format.h"
 
 namespace millrace {
 
@@ -88,17 +89,14 @@ struct Int4Weights {
   static constexpr size_t kGroupBytes = 512;
   static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
 };
-// Codes of other tools. `bits`: of each; `inputs`: 64, 32 or 16, which share a scale, so that a
-// group has one part, two or four; without bases a code of 2^(bits - 1) stands for zero. Indices of
-// codes, of kIq4Codes, have 4 bits.
-template <int bits, size_t inputs, bool has_bases, bool are_indices = false>
+// Codes of other tools. A group of 64 inputs has one part, two or four, whose inputs share a scale.
+template <QuantizedFormat kFormat>
 struct CodedWeights {
-  static constexpr int kBits = bits;
-  static constexpr int kZeroBits = bits - 1;
-  static constexpr bool kHasBases = has_bases;
-  static constexpr bool kAreIndices = are_indices;
-  static constexpr int kStoredBits = are_indices ? 4 : bits;
-  static constexpr size_t kParts = 64 / inputs;
+  static constexpr CodeFormat kCodes = kCodeFormats[static_cast<size_t>(kFormat) - kNumOwnFormats];
+  static constexpr int kBits = kCodes.bits;
+  static constexpr int kZeroBits = kBits - 1;
+  static constexpr int kStoredBits = kCodes.is_iq4 ? 4 : kBits;
+  static constexpr size_t kParts = 64 / kCodes.num_inputs;
   static constexpr size_t kPartBytes = 16 * sizeof(uint16_t);  // of scales, or of bases
   // What lies behind the lower four bits of a group's codes.
   static constexpr size_t kHighBits = kStoredBits == 8 ? 0 : kStoredBits - 4;
@@ -107,23 +105,13 @@ struct CodedWeights {
   static constexpr PanelLayout kLayout = {
       .group_bytes = kGroupBytes,
       .scale_bytes = kParts * kPartBytes,
-      .base_bytes = has_bases ? kParts * kPartBytes : 0,
+      .base_bytes = kCodes.has_bases ? kParts * kPartBytes : 0,
       .header_groups = 1};
 };
-using Uint4AroundZeroWeights = CodedWeights<4, 64, false>;
-using Uint4By32AroundZeroWeights = CodedWeights<4, 32, false>;
-using Uint4Weights = CodedWeights<4, 64, true>;
-using Uint4By32Weights = CodedWeights<4, 32, true>;
-using Uint4By16Weights = CodedWeights<4, 16, true>;
-using Uint5By32Weights = CodedWeights<5, 32, true>;
-using Uint6By16Weights = CodedWeights<6, 16, true>;
-using Uint6By16AroundZeroWeights = CodedWeights<6, 16, false>;
-using Uint8By32AroundZeroWeights = CodedWeights<8, 32, false>;
-using Iq4Weights = CodedWeights<8, 32, false, true>;
 template <class Weights>
 constexpr bool kAreCodes = false;  // of other tools, whose inputs are CodedInputs
-template <int bits, size_t inputs, bool has_bases, bool are_indices>
-constexpr bool kAreCodes<CodedWeights<bits, inputs, has_bases, are_indices>> = true;
+template <QuantizedFormat kFormat>
+constexpr bool kAreCodes<CodedWeights<kFormat>> = true;
 
 // Panels [panel_begin, panel_end); both even for kSiluMul. Weights: one of the above.
 template <class Weights>
@@ -134,18 +122,22 @@ template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 template <class Weights>
 void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
-// `function`, one of the above, for every kind of codes.
-#define MILLRACE_INSTANTIATE_CODES(function)                                                \
-  template void function<Uint4AroundZeroWeights>(const QuantizedTask&, size_t, size_t);     \
-  template void function<Uint4By32AroundZeroWeights>(const QuantizedTask&, size_t, size_t); \
-  template void function<Uint4Weights>(const QuantizedTask&, size_t, size_t);               \
-  template void function<Uint4By32Weights>(const QuantizedTask&, size_t, size_t);           \
-  template void function<Uint4By16Weights>(const QuantizedTask&, size_t, size_t);           \
-  template void function<Uint5By32Weights>(const QuantizedTask&, size_t, size_t);           \
-  template void function<Uint6By16Weights>(const QuantizedTask&, size_t, size_t);           \
-  template void function<Uint6By16AroundZeroWeights>(const QuantizedTask&, size_t, size_t); \
-  template void function<Uint8By32AroundZeroWeights>(const QuantizedTask&, size_t, size_t); \
-  template void function<Iq4Weights>(const QuantizedTask&, size_t, size_t);
+// `function`, one of the above, for codes of that format, and of all.
+#define MILLRACE_INSTANTIATE(function, format)                   \
+  template void function<CodedWeights<QuantizedFormat::format>>( \
+      const QuantizedTask&, size_t, size_t                       \
+  );
+#define MILLRACE_INSTANTIATE_CODES(function)           \
+  MILLRACE_INSTANTIATE(function, kUint4AroundZero)     \
+  MILLRACE_INSTANTIATE(function, kUint4By32AroundZero) \
+  MILLRACE_INSTANTIATE(function, kUint4)               \
+  MILLRACE_INSTANTIATE(function, kIq4)                 \
+  MILLRACE_INSTANTIATE(function, kUint4By32)           \
+  MILLRACE_INSTANTIATE(function, kUint4By16)           \
+  MILLRACE_INSTANTIATE(function, kUint5By32)           \
+  MILLRACE_INSTANTIATE(function, kUint6By16AroundZero) \
+  MILLRACE_INSTANTIATE(function, kUint6By16)           \
+  MILLRACE_INSTANTIATE(function, kUint8By32AroundZero)
 
 // int4 by tiles of bytes, with AMX (docs/decisions/0020): its definition, and the kernel.
 void linear_int4_amx_reference(const QuantizedTask& task, size_t panel_begin, size_t panel_end);

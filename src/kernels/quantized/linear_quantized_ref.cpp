@@ -30,7 +30,7 @@ int code_at(Weights weights, const unsigned char* group, size_t row, size_t inpu
   if (weights.kStoredBits == 8) return group[four * 64 + place];
   const int byte = group[four / 2 * 64 + place];
   const int low = four % 2 == 0 ? byte & 15 : byte >> 4;
-  if (weights.kAreIndices) return kIq4Codes[low];
+  if (weights.kCodes.is_iq4) return kIq4Codes[low];
   if (weights.kHighBits == 0) return low;
   const size_t num_fields = weights.kHighBits == 1 ? 8 : 4;  // of a byte of upper bits
   const int fields = group[weights.kLowBytes + four / num_fields * 64 + place];
@@ -130,7 +130,7 @@ struct CodesGroupByGroup {
       const auto coded = read_at<CodedInputs>(row + task.num_groups * 2 * kGroup, group);
       float value = 0.0F;
       for (size_t part = 0; part < Weights::kParts; ++part) {
-        int32_t products = Weights::kHasBases ? 0 : start_of<Weights>(coded, part);
+        int32_t products = Weights::kCodes.has_bases ? 0 : start_of<Weights>(coded, part);
         for (size_t i = part * kPartInputs; i < (part + 1) * kPartInputs; ++i) {
           const int upper = static_cast<int8_t>(bytes[i]);
           const int lower = static_cast<int8_t>(bytes[kGroup + i]);
@@ -138,7 +138,7 @@ struct CodesGroupByGroup {
         }
         value = std::fma(static_cast<float>(products), weights.part_scale(group, part), value);
       }
-      for (size_t part = 0; Weights::kHasBases && part < Weights::kParts; ++part) {
+      for (size_t part = 0; Weights::kCodes.has_bases && part < Weights::kParts; ++part) {
         value = std::fma(weights.part_base(group, part), inputs_of<Weights>(coded, part), value);
       }
       sum = std::fma(value, coded.scale, sum);

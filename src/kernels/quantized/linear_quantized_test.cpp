@@ -178,7 +178,7 @@ constexpr LinearEpilogue kEpilogues[] = {
 TEST(LinearQuantized, IsTheProductOfWhatWasRounded) {
   ThreadPool pool(1);
   for (const LinearEpilogue epilogue : kEpilogues) {
-    for (const Quantization& quantization : kQuantizations) {
+    for (const Quantization& quantization : all_quantizations()) {
       const Problem problem = make_problem({3, 192, 37}, quantization, epilogue, true);
       const std::vector<float> x = rounded_inputs(problem);
       const std::vector<float> out = solve({Isa::kReference, pool}, problem);
@@ -194,9 +194,10 @@ TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
   ThreadPool one(1);
   ThreadPool three(3);
   for (const LinearEpilogue epilogue : kEpilogues) {
-    for (const Quantization& quantization : kQuantizations) {
+    for (const Quantization& quantization : all_quantizations()) {
       // What becomes of sums is the same whatever the codes.
-      const bool is_first = !are_codes(quantization.format) || quantization == kCodeFormats[0];
+      const bool is_first =
+          !are_codes(quantization.format) || quantization.format == format_of_index(0);
       if (!is_first && epilogue != LinearEpilogue::kStore) continue;
       for (const Shape& shape : shapes()) {
         const bool with_bias = shape.num_tokens % 2 == 1;
@@ -222,7 +223,7 @@ TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
 TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsWithTwoTerms) {
   ThreadPool pool(1);
   std::vector<QuantizedFormat> formats = {QuantizedFormat::kInt8};
-  formats.insert(formats.end(), std::begin(kCodeFormats), std::end(kCodeFormats));
+  for (const QuantizedFormat format : formats_of_codes()) formats.push_back(format);
   for (const QuantizedFormat format : formats) {
     const Problem problem = make_problem({3, 192, 37}, format, LinearEpilogue::kStore, true);
     const std::vector<float> out = solve({Isa::kReference, pool}, problem);
@@ -237,7 +238,7 @@ TEST(LinearQuantized, IsNearlyTheProductOfUnroundedInputsWithTwoTerms) {
 // -128.
 TEST(LinearQuantized, IsExactWhereCodesAreLargest) {
   ThreadPool pool(1);
-  for (const QuantizedFormat format : kCodeFormats) {
+  for (const QuantizedFormat format : formats_of_codes()) {
     const CodeFormat codes = *code_format(format);
     const auto largest = codes.is_iq4 ? kIq4Codes[15] : static_cast<uint8_t>((1 << codes.bits) - 1);
     const uint8_t least = codes.is_iq4 ? kIq4Codes[0] : 0;
@@ -260,9 +261,9 @@ TEST(LinearQuantized, IsExactWhereCodesAreLargest) {
       };
       const std::vector<uint8_t> all(16 * 64, code);
       const std::vector<float> scales(16 * 64 / codes.num_inputs, 1.0F);
-      const std::vector<float> bases(scales.size(), codes.zero());
+      const std::vector<float> bases(scales.size(), -static_cast<float>(codes.zero_code()));
       problem.weights.pack_codes(0, {all, scales, bases});
-      const float weight = static_cast<float>(code) + codes.zero();
+      const float weight = static_cast<float>(code) + -static_cast<float>(codes.zero_code());
       const float expected = weight * (1.0F + 63.0F * input);
       for (const Isa isa : supported_isas()) {
         const std::vector<float> found = solve({isa, pool}, problem);
@@ -279,7 +280,7 @@ TEST(LinearQuantized, IsExactWhereCodesAreLargest) {
 // One input that is infinite or no number leaves no number of its token, and others as they are.
 TEST(LinearQuantized, HasNoNumbersOfCodesTimesWhatIsNone) {
   ThreadPool pool(1);
-  for (const QuantizedFormat format : kCodeFormats) {
+  for (const QuantizedFormat format : formats_of_codes()) {
     for (const float bad :
          {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
       Problem problem = make_problem({2, 192, 16}, format, LinearEpilogue::kStore, false);
@@ -423,7 +424,7 @@ TEST(LinearQuantized, IsExactWhereBytesAreLargest) {
 
 TEST(LinearQuantized, GivesATokenTheSameBitsAloneAndAmongOthers) {
   ThreadPool pool(2);
-  for (const Quantization& quantization : kQuantizations) {
+  for (const Quantization& quantization : all_quantizations()) {
     for (const Isa isa : supported_isas()) {
       const Problem all = make_problem({77, 150, 100}, quantization, LinearEpilogue::kStore, false);
       const std::vector<float> together = solve({isa, pool}, all);

@@ -25,32 +25,17 @@ constexpr size_t kRows = QuantizedMatrix::kPanelRows;
 constexpr size_t kGroup = QuantizedMatrix::kGroup;
 static_assert(kGroup == kActivationGroup, "one scale of the weights for each of the activations");
 
-// Of codes of that format, which are those of the template.
-template <QuantizedFormat kFormat, class Weights>
-constexpr PanelLayout layout_of_codes() {
-  constexpr CodeFormat kCodes = *code_format(kFormat);
-  static_assert(kCodes.bits == Weights::kBits && kCodes.is_iq4 == Weights::kAreIndices);
-  static_assert(kCodes.num_inputs * Weights::kParts == kGroup);
-  static_assert(kCodes.has_bases == Weights::kHasBases);
-  return Weights::kLayout;
+// Of each of kCodeFormats.
+template <size_t... kIndex>
+constexpr std::array<PanelLayout, kNumCodeFormats>
+layouts_of_codes(std::index_sequence<kIndex...>) {
+  return {CodedWeights<format_of_index(kIndex)>::kLayout...};
 }
 
 const PanelLayout& layout_of(QuantizedFormat format) {
-  static constexpr PanelLayout kLayouts[] = {
-      Int8Weights::kLayout,
-      Int4Weights::kLayout,
-      layout_of_codes<QuantizedFormat::kUint4, Uint4Weights>(),
-      layout_of_codes<QuantizedFormat::kUint4By32, Uint4By32Weights>(),
-      layout_of_codes<QuantizedFormat::kUint4By16, Uint4By16Weights>(),
-      layout_of_codes<QuantizedFormat::kUint4AroundZero, Uint4AroundZeroWeights>(),
-      layout_of_codes<QuantizedFormat::kUint4By32AroundZero, Uint4By32AroundZeroWeights>(),
-      layout_of_codes<QuantizedFormat::kUint5By32, Uint5By32Weights>(),
-      layout_of_codes<QuantizedFormat::kUint6By16, Uint6By16Weights>(),
-      layout_of_codes<QuantizedFormat::kUint6By16AroundZero, Uint6By16AroundZeroWeights>(),
-      layout_of_codes<QuantizedFormat::kUint8By32AroundZero, Uint8By32AroundZeroWeights>(),
-      layout_of_codes<QuantizedFormat::kIq4, Iq4Weights>()};
-  static_assert(std::size(kLayouts) == static_cast<size_t>(QuantizedFormat::kIq4) + 1);
-  return kLayouts[static_cast<size_t>(format)];
+  static constexpr auto kOfCodes = layouts_of_codes(std::make_index_sequence<kNumCodeFormats>());
+  if (are_codes(format)) return kOfCodes[code_format_index(format)];
+  return format == QuantizedFormat::kInt8 ? Int8Weights::kLayout : Int4Weights::kLayout;
 }
 
 // nullopt when it does not fit a size_t.
@@ -86,7 +71,7 @@ BitPlace nibble_place(size_t row, size_t input) {
   return bit_place(row, input, 2);
 }
 
-constexpr size_t kLowBytes = Uint4Weights::kLowBytes;
+constexpr size_t kLowBytes = CodedWeights<QuantizedFormat::kUint4>::kLowBytes;
 
 // Of the fifth bits, or of the fifth and the sixth ones. REQUIRES: 5 or 6 bits.
 BitPlace high_bits_place(size_t row, size_t input, int bits) {
@@ -135,7 +120,7 @@ class PanelReader {
       const float scale = to_float(at<Float16>(layout_.scales_offset(group), place));
       const float base = format.has_bases
                              ? to_float(at<Float16>(layout_.bases_offset(group), place))
-                             : format.zero() * scale;
+                             : -static_cast<float>(format.zero_code()) * scale;
       const size_t end = std::min(begin + format.num_inputs, out.size());
       for (size_t column = begin; column < end; ++column) {
         const int code =
@@ -208,20 +193,10 @@ float row_scale_of(std::span<const float> scales, std::span<const float> bases) 
 }  // namespace
 
 std::string_view name_of(QuantizedFormat format) {
-  constexpr std::string_view kNames[] = {
-      "int8",
-      "int4",
-      "uint4",
-      "uint4",
-      "uint4",
-      "uint4",
-      "uint4",
-      "uint5",
-      "uint6",
-      "uint6",
-      "uint8",
-      "iq4"};
-  return kNames[static_cast<size_t>(format)];
+  constexpr std::string_view kOfBits[] = {"uint4", "uint5", "uint6", "uint7", "uint8"};
+  const std::optional<CodeFormat> codes = code_format(format);
+  if (!codes) return format == QuantizedFormat::kInt8 ? "int8" : "int4";
+  return codes->is_iq4 ? "iq4" : kOfBits[codes->bits - 4];
 }
 
 std::optional<QuantizedFormat> quantized_format_from_name(std::string_view name) {

@@ -30,11 +30,10 @@
 //   8 bits uint8 [16][16 rows][4]               codes of four inputs in turn
 //   else   uint8 [8][16 rows][4]                their lower four bits, as those of int4; of codes
 //                                               that are among kIq4Codes their indices
-//   5 bits uint8 [2][16 rows][4]                the fifth bits: byte j has those of inputs j, j +
-//   4,
-//                                               .., j + 28 of 32
-//   6 bits uint8 [4][16 rows][4]                the upper two bits: byte j has those of inputs j,
-//                                               j + 4, j + 8, j + 12 of sixteen
+//   5 bits uint8 [2][16 rows][4]                the fifth bits: bit i of byte j is that of input
+//                                               4 i + j of 32
+//   6 bits uint8 [4][16 rows][4]                the upper two bits: bits 2 i and 2 i + 1 of byte j
+//                                               are those of input 4 i + j of sixteen
 //
 // A second place to read from, all scales behind all codes, costs up to a third of the bandwidth.
 #pragma once
@@ -50,70 +49,17 @@
 #include "base/result.h"
 #include "kernels/isa.h"
 #include "kernels/panel_data.h"
+#include "kernels/quantized/quantized_format.h"
 #include "tensor/buffer.h"
 
 namespace millrace {
 
 struct ErrorFeedback;
 
-// Formats of codes have a scale for each 64 inputs, or for each 32 or 16, and a base; those around
-// zero have no bases.
-enum class QuantizedFormat {
-  kInt8,
-  kInt4,
-  kUint4,
-  kUint4By32,
-  kUint4By16,
-  kUint4AroundZero,
-  kUint4By32AroundZero,
-  kUint5By32,
-  kUint6By16,
-  kUint6By16AroundZero,
-  kUint8By32AroundZero,
-  kIq4,  // the same of codes that are among sixteen
-};
-
-// What the codes of other tools are: of so many bits, with a scale, and perhaps a base, for so many
-// inputs. None of int8 and int4, which are our own.
-struct CodeFormat {
-  int bits;
-  size_t num_inputs;
-  bool has_bases;
-  bool is_iq4 = false;  // codes are those of kIq4Codes, and their indices are kept
-
-  // What code 0 is without bases, in units of the scale.
-  constexpr float zero() const { return -static_cast<float>(1 << (bits - 1)); }
-};
+// Of codes of other tools; none of int8 and int4.
 constexpr std::optional<CodeFormat> code_format(QuantizedFormat format) {
-  switch (format) {
-    case QuantizedFormat::kInt8:
-    case QuantizedFormat::kInt4:
-      break;
-    case QuantizedFormat::kUint4:
-      return CodeFormat{4, 64, true};
-    case QuantizedFormat::kUint4By32:
-      return CodeFormat{4, 32, true};
-    case QuantizedFormat::kUint4By16:
-      return CodeFormat{4, 16, true};
-    case QuantizedFormat::kUint4AroundZero:
-      return CodeFormat{4, 64, false};
-    case QuantizedFormat::kUint4By32AroundZero:
-      return CodeFormat{4, 32, false};
-    case QuantizedFormat::kUint5By32:
-      return CodeFormat{5, 32, true};
-    case QuantizedFormat::kUint6By16:
-      return CodeFormat{6, 16, true};
-    case QuantizedFormat::kUint6By16AroundZero:
-      return CodeFormat{6, 16, false};
-    case QuantizedFormat::kUint8By32AroundZero:
-      return CodeFormat{8, 32, false};
-    case QuantizedFormat::kIq4:
-      return CodeFormat{8, 32, false, true};
-  }
-  return std::nullopt;
-}
-constexpr bool are_codes(QuantizedFormat format) {
-  return code_format(format).has_value();
+  if (!are_codes(format)) return std::nullopt;
+  return kCodeFormats[code_format_index(format)];
 }
 
 // "int8", "int4", "uint4", "uint5", "uint6", "uint8", "iq4".

@@ -95,7 +95,7 @@ TEST(QuantizedMatrix, HasTheSameBitsOfAnyWeightsPackedByEveryInstructionSet) {
 
 // Part groups, part panels, and scales and bases that differ by five powers of ten.
 TEST(QuantizedMatrix, KeepsWhatOthersHaveQuantized) {
-  for (const QuantizedFormat format : kCodeFormats) {
+  for (const QuantizedFormat format : formats_of_codes()) {
     const CodeFormat codes = *code_format(format);
     for (const size_t num_columns : {24, 40, 128, 200, 320}) {
       const size_t num_inputs = codes.num_inputs;
@@ -104,8 +104,8 @@ TEST(QuantizedMatrix, KeepsWhatOthersHaveQuantized) {
       for (size_t i = 0; i < data.scales.size(); ++i) {
         const float base = -3.0F * std::pow(0.1F, static_cast<float>(i % 5));
         data.scales[i] = to_float(to_float16(std::pow(0.1F, static_cast<float>(i % 6))));
-        data.bases[i] =
-            codes.has_bases ? to_float(to_float16(base)) : codes.zero() * data.scales[i];
+        data.bases[i] = codes.has_bases ? to_float(to_float16(base))
+                                        : -static_cast<float>(codes.zero_code()) * data.scales[i];
       }
       QuantizedMatrix matrix = *QuantizedMatrix::allocate(format, 19, num_columns);
       const size_t num_scales = data.scales.size() / 19;

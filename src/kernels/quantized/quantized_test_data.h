@@ -18,32 +18,19 @@
 namespace millrace {
 
 constexpr QuantizedFormat kQuantizedFormats[] = {QuantizedFormat::kInt8, QuantizedFormat::kInt4};
-constexpr Quantization kQuantizations[] = {
-    QuantizedFormat::kInt8,
-    Quantization::w8a8(),
-    QuantizedFormat::kInt4,
-    QuantizedFormat::kUint4,
-    QuantizedFormat::kUint4By32,
-    QuantizedFormat::kUint4By16,
-    QuantizedFormat::kUint4AroundZero,
-    QuantizedFormat::kUint4By32AroundZero,
-    QuantizedFormat::kUint5By32,
-    QuantizedFormat::kUint6By16,
-    QuantizedFormat::kUint6By16AroundZero,
-    QuantizedFormat::kUint8By32AroundZero,
-    QuantizedFormat::kIq4};
 
-constexpr QuantizedFormat kCodeFormats[] = {
-    QuantizedFormat::kUint4,
-    QuantizedFormat::kUint4By32,
-    QuantizedFormat::kUint4By16,
-    QuantizedFormat::kUint4AroundZero,
-    QuantizedFormat::kUint4By32AroundZero,
-    QuantizedFormat::kUint5By32,
-    QuantizedFormat::kUint6By16,
-    QuantizedFormat::kUint6By16AroundZero,
-    QuantizedFormat::kUint8By32AroundZero,
-    QuantizedFormat::kIq4};
+// Those of other tools, by their place in kCodeFormats.
+inline std::vector<QuantizedFormat> formats_of_codes() {
+  std::vector<QuantizedFormat> formats;
+  for (size_t i = 0; i < kNumCodeFormats; ++i) formats.push_back(format_of_index(i));
+  return formats;
+}
+inline std::vector<Quantization> all_quantizations() {
+  std::vector<Quantization> all = {
+      QuantizedFormat::kInt8, Quantization::w8a8(), QuantizedFormat::kInt4};
+  for (const QuantizedFormat format : formats_of_codes()) all.emplace_back(format);
+  return all;
+}
 
 // Rows as other tools quantize them: to codes between the least and the largest of a group.
 struct CodedRowsData {
@@ -90,7 +77,7 @@ inline CodedRowsData coded(
       const float range = format.has_bases ? most - least : 2.0F * std::max(most, -least);
       const float scale = to_float(to_float16(std::max(range / code_max, 1e-4F)));
       const float zero = format.has_bases ? std::round(std::clamp(-least / scale, 0.0F, code_max))
-                                          : -format.zero();
+                                          : static_cast<float>(format.zero_code());
       data.scales.push_back(scale);
       data.bases.push_back(to_float(to_float16(-zero * scale)));
       for (const float value : values) {
