@@ -53,7 +53,7 @@ endif()
 
 # What nvcc's own code generation warns about is an error, as is what g++ says of the host's half. Not -Wpedantic: nvcc's output has
 # GNU's line directives. -fmad=false is -ffp-contract=off: an fma is written where one is meant.
-set(MILLRACE_NVCC_FLAGS -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror -fmad=false)
+set(MILLRACE_NVCC_FLAGS -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror --expt-relaxed-constexpr -fmad=false)
 
 # Sources of one folder, without its tests: millrace_cuda_sources(<variable> <pattern>...)
 function(millrace_cuda_sources variable)

@@ -24,7 +24,8 @@ struct LaunchShape {
 
   // May start before the previous kernel of the stream has ended: programmatic dependent launch.
   // REQUIRES: every thread of the kernel calls wait_for_previous_kernel() before it touches
-  // anything that an earlier kernel reads or writes.
+  // anything that an earlier kernel reads or writes. What was copied before the first of them may
+  // be read ahead of that: kernels overlap kernels only, never copies.
   bool overlaps_previous = true;
 };
 

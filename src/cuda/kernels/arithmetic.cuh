@@ -58,6 +58,13 @@ __device__ inline Words4 load_elements(
   return result;
 }
 
+// Element e of two vectors of eight, the first one's below.
+__device__ inline uint32_t pair_elements(const Words4& a, const Words4& b, uint32_t e) {
+  const uint32_t first = a.words[e / 2];
+  const uint32_t second = b.words[e / 2];
+  return e % 2 == 0 ? (first & 0xFFFFU) | second << 16 : first >> 16 | (second & 0xFFFF0000U);
+}
+
 __device__ inline float larger(float a, float b) {
   return a > b ? a : b;
 }
@@ -69,26 +76,44 @@ __device__ inline size_t smaller_size(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
-// exp of kernels/exp.h, operation by operation: the same bits.
-__device__ inline float exponential(float x) {
-  constexpr float kShift = 0x1.8p23F;
-  if (!(x == x)) return x;
-  const float clamped = x > 89.0F ? 89.0F : x < -104.0F ? -104.0F : x;
-  const float shifted = fused_multiply_add(clamped, 0x1.715476p+0F, kShift);
-  const float minus_n = kShift - shifted;
-  const float r = fused_multiply_add(
-      minus_n, -0x1.05c61p-29F, fused_multiply_add(minus_n, 0x1.62e43p-1F, clamped)
-  );
+// The parts of kernels/exp.h: exp(x) = exp_of_rest() * 2^n, n = shifted_exponent() - kExpShift,
+// whose lower bits are n's.
+constexpr float kExpShift = 0x1.8p23F;
+constexpr float kExpInputMin = -104.0F;
+__device__ inline float shifted_exponent(float x) {
+  return fused_multiply_add(x, 0x1.715476p+0F, kExpShift);
+}
+__device__ inline float exp_of_rest(float x, float minus_n) {
+  const float r =
+      fused_multiply_add(minus_n, -0x1.05c61p-29F, fused_multiply_add(minus_n, 0x1.62e43p-1F, x));
   float p = 0x1.6a23dp-10F;
   p = fused_multiply_add(p, r, 0x1.123a2p-7F);
   p = fused_multiply_add(p, r, 0x1.5558f2p-5F);
   p = fused_multiply_add(p, r, 0x1.555492p-3F);
   p = fused_multiply_add(p, r, 0x1.fffffcp-2F);
-  const float exp_r = fused_multiply_add(r * r, p, r) + 1.0F;
+  return fused_multiply_add(r * r, p, r) + 1.0F;
+}
+
+// exp of kernels/exp.h, operation by operation: the same bits.
+__device__ inline float exponential(float x) {
+  if (!(x == x)) return x;
+  const float clamped = x > 89.0F ? 89.0F : x < kExpInputMin ? kExpInputMin : x;
+  const float minus_n = kExpShift - shifted_exponent(clamped);
+  const float exp_r = exp_of_rest(clamped, minus_n);
   const int32_t n = static_cast<int32_t>(-minus_n);
   const int32_t first = n >> 1;
   const float power = float_from_bits(static_cast<uint32_t>(first + 127) << 23);
   return exp_r * power * float_from_bits(static_cast<uint32_t>(n - first + 127) << 23);
+}
+
+// The same bits in fewer operations. REQUIRES: x <= 0.
+__device__ inline float exponential_to_one(float x) {
+  const float clamped = larger_number(x, kExpInputMin);
+  const float shifted = shifted_exponent(clamped);
+  const float exp_r = exp_of_rest(clamped, kExpShift - shifted);
+  // Exactly exp_r * 2^(n + 64), which is no denormal: rounded once, like the result there.
+  const uint32_t scaled = bits_from_float(exp_r) + (bits_from_float(shifted) << 23) + (64U << 23);
+  return float_from_bits(scaled) * 0x1p-64F;
 }
 
 __device__ inline float silu(float x) {

@@ -1,5 +1,5 @@
-// One split of the context for a tile of 16 rows: what both ways of paged_attention.cu are made of.
-// See paged_attention.h for the arithmetic. All functions here are called by a whole block.
+// One split of the context for a tile of 16 rows, by a block: its warps share the positions. See
+// paged_attention.h for the arithmetic. All functions here are called by a whole block.
 #pragma once
 
 #include "cuda/kernels/arithmetic.cuh"
@@ -8,9 +8,10 @@
 namespace millrace::cuda {
 
 // The warp's 64 positions of the split, eight products of 8 columns side by side.
+template <bool kIsWhole>
 __device__ inline void score_positions(const TileTask& task, uint32_t split) {
-  constexpr uint32_t kTiles = kWarpPositions / 8;
-  const uint32_t first = warp_index() * kWarpPositions;
+  constexpr uint32_t kTiles = kPiece / 8;
+  const uint32_t first = warp_index() * kPiece;
   const uint32_t group = lane_index() / 4;
   const uint32_t t = lane_index() % 4;
   float sums[kTiles][4] = {};
@@ -19,7 +20,8 @@ __device__ inline void score_positions(const TileTask& task, uint32_t split) {
     const Words4 lower = load_words(task.queries() + (group + 8) * task.query_stride() + d);
 #pragma unroll
     for (uint32_t tile = 0; tile < kTiles; ++tile) {
-      const Words4 key = task.load_cached(task.keys(), split, first + tile * 8 + group, d);
+      const Words4 key =
+          task.load_cached<kIsWhole>(task.keys(), split, first + tile * 8 + group, d);
 #pragma unroll
       for (uint32_t i = 0; i < 4; i += 2) {
         multiply_fragments(
@@ -76,23 +78,17 @@ __device__ inline void soften_rows(const TileTask& task, uint32_t split) {
   }
 }
 
-// Element e of two vectors of eight, the first one's below.
-__device__ inline uint32_t pair_elements(const Words4& a, const Words4& b, uint32_t e) {
-  const uint32_t first = a.words[e / 2];
-  const uint32_t second = b.words[e / 2];
-  return e % 2 == 0 ? (first & 0xFFFFU) | second << 16 : first >> 16 | (second & 0xFFFF0000U);
-}
-
 // The values of the warp's 64 positions, weighted: dimensions [chunk, + 64) of every row, to the
 // warp's place among the products. Column n of product e is dimension 8 n + e of the chunk, so that
 // a lane loads eight neighbours; depth 2t, 2t + 1, 2t + 8, 2t + 9 are four neighbours as well.
+template <bool kIsWhole>
 __device__ inline void weigh_values(const TileTask& task, uint32_t split, uint32_t chunk) {
   const uint32_t group = lane_index() / 4;
   const uint32_t t = lane_index() % 4;
   const uint32_t dimension = chunk + group * kWordElements;
   float sums[kWordElements][4] = {};
-  for (uint32_t step = 0; step < kWarpPositions; step += 16) {
-    const uint32_t position = warp_index() * kWarpPositions + step + t * 4;
+  for (uint32_t step = 0; step < kPiece; step += 16) {
+    const uint32_t position = warp_index() * kPiece + step + t * 4;
     const BFloat16Bits* const upper = task.weights() + group * kWeightStride + position;
     const BFloat16Bits* const lower = upper + 8 * kWeightStride;
     const auto pair = [](const BFloat16Bits* from) {
@@ -102,7 +98,7 @@ __device__ inline void weigh_values(const TileTask& task, uint32_t split, uint32
     Words4 values[4];
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
-      values[i] = task.load_cached(task.values(), split, position + i, dimension);
+      values[i] = task.load_cached<kIsWhole>(task.values(), split, position + i, dimension);
     }
 #pragma unroll
     for (uint32_t e = 0; e < kWordElements; ++e) {
@@ -125,23 +121,24 @@ __device__ inline void weigh_values(const TileTask& task, uint32_t split, uint32
   }
 }
 
+// kIsWhole: heads of a multiple of eight dimensions: without the other way, which is unrolled as
+// often, a decode's code is a third as long, and every launch fetches it anew.
+//
 // Computes a split; sink(row, dimension, value) gets each output of the rows that see something of
 // it, once. before_outputs() is called by every thread when task.maxima() and task.sums() are
 // there, and before the first output.
-// REQUIRES: the queries are loaded, a barrier ago.
-template <class BeforeOutputs, class Sink>
+// REQUIRES: the queries and the split's cache rows are there, a barrier ago.
+template <bool kIsWhole, class BeforeOutputs, class Sink>
 __device__ void attend_split(
     const TileTask& task, uint32_t split, const BeforeOutputs& before_outputs, const Sink& sink
 ) {
-  task.find_cache_rows(split);
-  sync_block();
-  score_positions(task, split);
+  score_positions<kIsWhole>(task, split);
   sync_block();
   soften_rows(task, split);
   sync_block();
   before_outputs();
   for (uint32_t chunk = 0; chunk < task.head_dim(); chunk += kChunk) {
-    weigh_values(task, split, chunk);
+    weigh_values<kIsWhole>(task, split, chunk);
     sync_block();
     for (uint32_t i = threadIdx.x; i < kRows * kChunk; i += kAttentionThreads) {
       const uint32_t row = i / kChunk;

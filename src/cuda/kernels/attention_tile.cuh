@@ -1,8 +1,9 @@
-// A tile of 16 rows as its block knows it: which rows these are, what they see of the cache, and
-// where things lie in shared memory. See paged_attention.h.
+// A tile of 16 rows: which rows these are, what they see of the cache, and, where a block shares a
+// tile, where things lie in shared memory. See paged_attention.h.
 #pragma once
 
 #include "cuda/kernels/arithmetic.cuh"
+#include "cuda/kernels/operand_tiles.h"
 #include "cuda/kernels/paged_attention.h"
 
 namespace millrace::cuda {
@@ -11,7 +12,8 @@ constexpr uint32_t kAttentionThreads = 128;
 constexpr uint32_t kAttentionWarps = kAttentionThreads / kWarpThreads;
 constexpr uint32_t kRows = kAttentionTileRows;
 constexpr uint32_t kSplit = kSplitPositions;
-constexpr uint32_t kWarpPositions = kSplit / kAttentionWarps;  // of a split
+constexpr uint32_t kPiece = 64;  // positions whose values are summed by themselves
+constexpr uint32_t kPieces = kSplit / kPiece;
 constexpr uint32_t kChunk = 64;  // dimensions whose values are weighted at once
 
 // Rows in shared memory begin in different banks.
@@ -24,9 +26,9 @@ struct TileMemory {
   size_t queries;     // bfloat16 [kRows][query_stride]
   size_t scores;      // float [kRows][kScoreStride]; then the warps' products
   size_t weights;     // bfloat16 [kRows][kWeightStride]
-  size_t cache_rows;  // uint64 [kSplit]
-  size_t row_values;  // float [4][kRows]: maxima, sums, factors to keep and to add
-  size_t state;       // float [2 + head_dim][kRows] in all: maxima, sums, outputs
+  size_t cache_rows;  // uint32 [kSplit]
+  size_t row_values;  // float [2][kRows]: maxima, sums
+  size_t shared_word;
   size_t num_bytes;
   uint32_t query_stride;  // elements
 
@@ -40,43 +42,75 @@ struct TileMemory {
     scores = queries + size_t{kRows} * query_stride * 2;
     weights = scores + kScoreBytes;
     cache_rows = weights + size_t{kRows} * kWeightStride * 2;
-    row_values = cache_rows + size_t{kSplit} * 8;
-    state = row_values + size_t{4} * kRows * 4;
-    num_bytes = state + (2 + head_dim) * kRows * 4;
+    row_values = cache_rows + size_t{kSplit} * 4;
+    shared_word = row_values + size_t{2} * kRows * 4;
+    num_bytes = shared_word + 16;
   }
 };
 
-// A tile of one KV head, as every thread of its block knows it.
+// A tile of one KV head, as every thread knows it. What lies in shared memory is a block's.
 class TileTask {
  public:
   __device__ TileTask(const PagedAttentionArgs& args, const AttentionTile& tile, uint32_t kv_head)
+      : TileTask(args, tile, kv_head, args.cu_seqlens[tile.sequence]) {}
+  // `first_token`: of the sequence.
+  __device__ TileTask(
+      const PagedAttentionArgs& args,
+      const AttentionTile& tile,
+      uint32_t kv_head,
+      int32_t first_token
+  )
       : args_(args),
         memory_(args.cache.head_dim),
         head_dim_(static_cast<uint32_t>(args.cache.head_dim)),
-        group_(static_cast<uint32_t>(args.num_heads / args.cache.num_kv_heads)),
+        group_(
+            static_cast<uint32_t>(args.num_heads) / static_cast<uint32_t>(args.cache.num_kv_heads)
+        ),
         kv_head_(kv_head),
         tile_(tile),
-        first_token_(args.cu_seqlens[tile.sequence]),
+        first_token_(first_token),
         is_whole_(args.cache.head_dim % kWordElements == 0) {}
 
   __device__ uint32_t num_rows() const { return static_cast<uint32_t>(tile_.num_rows); }
   __device__ uint32_t head_dim() const { return head_dim_; }
+  // Whether heads begin at multiples of sixteen bytes.
+  __device__ bool is_whole() const { return is_whole_; }
 
   __device__ uint32_t position_of(uint32_t row) const {
-    return static_cast<uint32_t>(args_.positions[token_of(row)]);
+    return has_one_token_ ? last_position_ : load_position(row);
   }
-  __device__ uint32_t last_position() const { return position_of(num_rows() - 1); }
-  __device__ uint32_t num_splits() const { return last_position() / kSplit + 1; }
+  __device__ uint32_t last_position() const { return last_position_; }
+  // Of those that any row sees; one, where there are no rows.
+  __device__ uint32_t num_splits() const { return last_position_ / kSplit + 1; }
   // Whether the row sees anything of a split.
   __device__ bool has_row(uint32_t row, uint32_t split) const {
     return row < num_rows() && position_of(row) >= split * kSplit;
   }
 
-  // Where a row of q and of out begins.
-  __device__ size_t row_begin(uint32_t row) const {
-    const size_t head = kv_head_ * group_ + (first_row() + row) % group_;
-    return (token_of(row) * args_.num_heads + head) * head_dim_;
+  __device__ size_t kv_head() const { return kv_head_; }
+  __device__ size_t head_of(uint32_t row) const {
+    return kv_head_ * group_ + (first_row() + row) % group_;
   }
+  __device__ size_t token_of(uint32_t row) const {
+    return static_cast<size_t>(first_token_) + (first_row() + row) / group_;
+  }
+  // Where a row of q begins.
+  __device__ size_t row_begin(uint32_t row) const {
+    return (token_of(row) * args_.num_heads + head_of(row)) * head_dim_;
+  }
+  // Where an element of a row of out lies.
+  __device__ size_t out_element(uint32_t row, uint32_t dimension) const {
+    const size_t width = args_.num_heads * head_dim_;
+    return token_element(
+        token_of(row), head_of(row) * head_dim_ + dimension, width, args_.num_tokens
+    );
+  }
+
+  // Eight dimensions of a row of q, from a multiple of eight on; zero beyond head_dim.
+  __device__ Words4 load_query(uint32_t row, uint32_t dimension) const {
+    return load_elements(args_.q + row_begin(row), dimension, head_dim_, is_whole_);
+  }
+  __device__ BFloat16Bits* out() const { return args_.out; }
 
   // Shared memory: see TileMemory.
   __device__ BFloat16Bits* queries() const {
@@ -89,16 +123,18 @@ class TileTask {
   __device__ BFloat16Bits* weights() const {
     return dynamic_shared<BFloat16Bits>(memory_.weights, kRows * kWeightStride);
   }
-  __device__ uint64_t* cache_rows() const {
-    return dynamic_shared<uint64_t>(memory_.cache_rows, kSplit);
+  __device__ uint32_t* cache_rows() const {
+    return dynamic_shared<uint32_t>(memory_.cache_rows, kSplit);
   }
   __device__ float* row_values(uint32_t which) const {
-    return dynamic_shared<float>(memory_.row_values, 4 * kRows) + which * kRows;
+    return dynamic_shared<float>(memory_.row_values, 2 * kRows) + which * kRows;
   }
-  __device__ float* maxima() const { return row_values(0); }  // of the split
+  // Of the split.
+  __device__ float* maxima() const { return row_values(0); }
   __device__ float* sums() const { return row_values(1); }
-  __device__ float* state() const {
-    return dynamic_shared<float>(memory_.state, (2 + head_dim_) * kRows);
+  // A word that the block shares.
+  __device__ uint32_t* shared_word() const {
+    return dynamic_shared<uint32_t>(memory_.shared_word, 1);
   }
 
   // Zeros beyond head_dim and in rows that are not there.
@@ -112,33 +148,66 @@ class TileTask {
     }
   }
 
-  // Which row of the cache has each position of the split, up to the last that the tile sees.
-  __device__ void find_cache_rows(uint32_t split) const {
+  // Which row of the cache has a position that the tile sees.
+  __device__ uint32_t cache_row(uint32_t position) const {
     const int32_t* const table =
         args_.block_tables + static_cast<size_t>(tile_.sequence) * args_.blocks_per_sequence_max;
-    const KvBlocks& cache = args_.cache;
+    const auto num_kv_heads = static_cast<uint32_t>(args_.cache.num_kv_heads);
+    const auto block_size = static_cast<uint32_t>(args_.cache.block_size);
+    const uint32_t index = position / block_size;
+    const auto block = static_cast<uint32_t>(table[index]);
+    return (block * num_kv_heads + kv_head_) * block_size + (position - index * block_size);
+  }
+  // The same of each position of the split, up to the last that the tile sees; some row beyond.
+  __device__ void find_cache_rows(uint32_t split) const {
+    constexpr uint32_t kThreadRows = kSplit / kAttentionThreads;
+    uint32_t rows[kThreadRows];
+#pragma unroll
+    for (uint32_t i = 0; i < kThreadRows; ++i) {
+      const uint32_t position = split * kSplit + i * kAttentionThreads + threadIdx.x;
+      rows[i] = position <= last_position_ ? cache_row(position) : 0;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kThreadRows; ++i) {
+      cache_rows()[i * kAttentionThreads + threadIdx.x] = rows[i];
+    }
+  }
+
+  // What find_cache_rows() found by the same thread, from memory to the caches all share.
+  __device__ void prefetch_cached(uint32_t split) const {
+    constexpr uint32_t kLineElements = 64;
     for (uint32_t i = threadIdx.x; i < kSplit; i += kAttentionThreads) {
-      const uint32_t position = split * kSplit + i;
-      if (position > last_position_) continue;
-      const auto block = static_cast<size_t>(table[position / cache.block_size]);
-      cache_rows()[i] =
-          (block * cache.num_kv_heads + kv_head_) * cache.block_size + position % cache.block_size;
+      if (split * kSplit + i > last_position_) continue;
+      const size_t begin = size_t{cache_rows()[i]} * head_dim_;
+      for (uint32_t dimension = 0; dimension < head_dim_; dimension += kLineElements) {
+        prefetch(keys() + begin + dimension);
+        prefetch(values() + begin + dimension);
+      }
     }
   }
 
   // Eight dimensions of a key or a value at position `i` of the split; zero where nothing is seen.
+  template <bool kIsWhole>
   __device__ Words4
   load_cached(const BFloat16Bits* from, uint32_t split, uint32_t i, uint32_t dimension) const {
     if (split * kSplit + i > last_position_) return {};
-    return load_elements(from + cache_rows()[i] * head_dim_, dimension, head_dim_, is_whole_);
+    return load_elements(
+        from + size_t{cache_rows()[i]} * head_dim_, dimension, head_dim_, kIsWhole
+    );
   }
-  __device__ const BFloat16Bits* keys() const { return args_.cache.keys; }
-  __device__ const BFloat16Bits* values() const { return args_.cache.values; }
+  __device__ const BFloat16Bits* keys() const {
+    return args_.cache.keys;
+  }
+  __device__ const BFloat16Bits* values() const {
+    return args_.cache.values;
+  }
 
  private:
-  __device__ uint32_t first_row() const { return static_cast<uint32_t>(tile_.first_row); }
-  __device__ size_t token_of(uint32_t row) const {
-    return static_cast<size_t>(first_token_) + (first_row() + row) / group_;
+  __device__ uint32_t first_row() const {
+    return static_cast<uint32_t>(tile_.first_row);
+  }
+  __device__ uint32_t load_position(uint32_t row) const {
+    return static_cast<uint32_t>(args_.positions[token_of(row)]);
   }
 
   const PagedAttentionArgs& args_;
@@ -149,7 +218,8 @@ class TileTask {
   AttentionTile tile_;
   int32_t first_token_;
   bool is_whole_;
-  uint32_t last_position_ = last_position();
+  uint32_t last_position_ = num_rows() > 0 ? load_position(num_rows() - 1) : 0;
+  bool has_one_token_ = num_rows() > 0 && token_of(0) == token_of(num_rows() - 1);
 };
 
 }  // namespace millrace::cuda

@@ -252,11 +252,28 @@ __device__ uint32_t token_at(const Row& row, const Cut& cut, uint64_t place, con
 __device__ Candidate best_of(const float* logits, uint32_t size, const Memory& memory) {
   Candidate mine;
   uint32_t num_bad = 0;
-  for (uint32_t id = threadIdx.x; id < size; id += kThreads) {
-    const Candidate candidate = {logits[id], id};
-    if (!(fabsf(candidate.value) <= kLargestFloat)) ++num_bad;
-    if (candidate.value > mine.value) mine = candidate;
+  const auto take = [&](float value, uint32_t id) {
+    if (!(fabsf(value) <= kLargestFloat)) ++num_bad;
+    if (value > mine.value) mine = {value, id};
+  };
+  // A row is read by one block: what counts is how much of it is on its way.
+  constexpr uint32_t kWordsAtOnce = 4;
+  constexpr uint32_t kStretch = kThreads * kWordsAtOnce * 4;
+  const bool is_whole = reinterpret_cast<uintptr_t>(logits) % sizeof(Words4) == 0;
+  const uint32_t num_whole = is_whole ? size / kStretch * kStretch : 0;
+  for (uint32_t first = 0; first < num_whole; first += kStretch) {
+    Words4 loaded[kWordsAtOnce];
+#pragma unroll
+    for (uint32_t i = 0; i < kWordsAtOnce; ++i) {
+      loaded[i] = load_words(logits + first + (i * kThreads + threadIdx.x) * 4);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kWordsAtOnce * 4; ++i) {
+      const uint32_t id = first + (i / 4 * kThreads + threadIdx.x) * 4 + i % 4;
+      take(float_from_bits(loaded[i / 4].words[i % 4]), id);
+    }
   }
+  for (uint32_t id = num_whole + threadIdx.x; id < size; id += kThreads) take(logits[id], id);
   memory.clear();
   memory.add(0, {0, num_bad});
   const Candidate best = first_of_block(mine, memory.candidates);

@@ -2,40 +2,24 @@
 #include "cuda/kernels/arithmetic.cuh"
 #include "cuda/kernels/embed.h"
 #include "cuda/kernels/launch_limits.h"
+#include "cuda/kernels/operand_tiles.h"
 
 namespace millrace::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
-constexpr size_t kElements = 8;  // of bfloat16 in sixteen bytes
 
-__device__ void widen_words(const BFloat16Bits* from, float* out) {
-  const Words4 pairs = load_words(from);
-  Words4 first;
-  Words4 second;
-  for (uint32_t i = 0; i < 2; ++i) {
-    first.words[2 * i] = pairs.words[i] << 16;
-    first.words[2 * i + 1] = pairs.words[i] & 0xFFFF0000U;
-    second.words[2 * i] = pairs.words[2 + i] << 16;
-    second.words[2 * i + 1] = pairs.words[2 + i] & 0xFFFF0000U;
-  }
-  store_words(out, first);
-  store_words(out + 4, second);
-}
-
-__global__ void embed_kernel(EmbedArgs args) {
+// Grid: tokens. A thread widens pairs of neighbours.
+__global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs args) {
   wait_for_previous_kernel();
   allow_next_kernel();
   const size_t token = blockIdx.x;
   const auto id = static_cast<size_t>(args.token_ids[token]);
-  const BFloat16Bits* const from = args.table + id * args.hidden;
   float* const out = args.out + token * args.hidden;
-  const size_t num_whole = args.hidden % kElements == 0 ? args.hidden : 0;
-  for (size_t i = threadIdx.x * kElements; i < num_whole; i += kThreads * kElements) {
-    widen_words(from + i, out + i);
-  }
-  for (size_t i = num_whole + threadIdx.x; i < args.hidden; i += kThreads) {
-    out[i] = float_from_bfloat16(from[i]);
+  for (size_t i = size_t{threadIdx.x} * 2; i < args.hidden; i += size_t{kThreads} * 2) {
+    const uint32_t pair = load_word(args.table + weight_element(id, i, args.hidden));
+    out[i] = lower_bfloat16(pair);
+    if (i + 1 < args.hidden) out[i + 1] = upper_bfloat16(pair);
   }
 }
 

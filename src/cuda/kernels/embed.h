@@ -11,7 +11,8 @@ namespace millrace::cuda {
 struct EmbedArgs {
   const int32_t* token_ids = nullptr;  // [num_tokens], device, each within the table
   size_t num_tokens = 0;
-  const uint16_t* table = nullptr;  // [vocab_size, hidden], device, bfloat16
+  // [vocab_size, hidden], device, bfloat16: as weights, operand_tiles.h
+  const uint16_t* table = nullptr;
   size_t hidden = 0;
   float* out = nullptr;  // [num_tokens, hidden], device
 };

@@ -11,7 +11,7 @@ TEST(EmbedOnDevice, WidensTheRowsOfTheTokens) {
     constexpr size_t kVocab = 19;
     const std::vector<uint16_t> table = random_bfloat16(kVocab * hidden, 3);
     const std::vector<int32_t> ids = {18, 0, 5, 5, 17, 1};
-    const DeviceArray<uint16_t> device_table(table);
+    const DeviceArray<uint16_t> device_table(packed_weights(table, hidden));
     const DeviceArray<int32_t> device_ids(ids);
     const DeviceArray<float> out(ids.size() * hidden);
     embed(

@@ -3,8 +3,9 @@
 //   keys     [num_blocks][num_kv_heads][block_size][head_dim]
 //   values   [num_blocks][num_kv_heads][block_size][head_dim]
 //
-// Rows of a token lie whole: the tensor cores take sixteen positions or sixteen dimensions at once
-// from either side. Not the layout of the CPU's cache (kernels/attention/kv_view.h).
+// Fewer than 2^32 rows of head_dim. Rows of a token lie whole: the tensor cores take sixteen
+// positions or sixteen dimensions at once from either side. Not the layout of the CPU's cache
+// (kernels/attention/kv_view.h).
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,8 @@ struct KvBlocks {
 
   // Elements of one block's keys, and of its values.
   size_t block_stride() const { return num_kv_heads * block_size * head_dim; }
+
+  friend bool operator==(const KvBlocks&, const KvBlocks&) = default;
 };
 
 constexpr size_t kHeadDimMax = 256;

@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/cuda_test_data.h"
 #include "cuda/kernels/linear.h"
+#include "cuda/kernels/pack_weights.h"
 #include "cuda/kernels/thread_orders.h"
 
 namespace millrace::cuda {
@@ -36,17 +37,43 @@ float before(size_t index) {
   return static_cast<float>(index % 17) - 8.0F;
 }
 
+// The matrix as a model's loader leaves it: by the kernel that packs it, in two pieces.
+std::vector<uint16_t> pack(const Problem& problem) {
+  const size_t num_panels = num_linear_panels(problem.num_rows, problem.epilogue);
+  const DeviceArray<uint16_t> packed(
+      std::vector<uint16_t>(num_weight_elements(num_panels * kTileRows, problem.num_inputs), 0)
+  );
+  const DeviceArray<uint16_t> rows(problem.weights);
+  const size_t first = problem.is_silu_mul() ? problem.num_outputs() : problem.num_rows / 3;
+  PackWeightsArgs args = {
+      .rows = rows.data(),
+      .num_rows = first,
+      .num_inputs = problem.num_inputs,
+      .places = problem.is_silu_mul() ? RowPlaces::kGate : RowPlaces::kFollowing,
+      .packed = packed.data()};
+  pack_weights({}, args);
+  args.rows += first * problem.num_inputs;
+  args.num_rows = problem.num_rows - first;
+  if (problem.is_silu_mul()) {
+    args.places = RowPlaces::kUp;
+  } else {
+    args.first_row = first;
+  }
+  pack_weights({}, args);
+  return packed.read();
+}
+
 // [num_tokens, num_outputs], the bits: of float32, or of bfloat16 for kSiluMul.
 std::vector<uint32_t> solve(const Problem& problem, const std::vector<uint16_t>& x) {
   const size_t num_tokens = x.size() / problem.num_inputs;
   const size_t size = num_tokens * problem.num_outputs();
   std::vector<float> residual(size);
   for (size_t i = 0; i < size; ++i) residual[i] = before(i % problem.num_outputs());
-  const DeviceArray<uint16_t> weights(problem.weights);
+  const DeviceArray<uint16_t> weights(pack(problem));
   const DeviceArray<float> bias(problem.bias);
-  const DeviceArray<uint16_t> device_x(x);
+  const DeviceArray<uint16_t> device_x(token_tiles(x, problem.num_inputs));
   const DeviceArray<float> out(residual);
-  const DeviceArray<uint16_t> activation(size);
+  const DeviceArray<uint16_t> activation(num_token_elements(num_tokens, problem.num_outputs()));
   linear(
       {},
       {.x = device_x.data(),
@@ -60,7 +87,8 @@ std::vector<uint32_t> solve(const Problem& problem, const std::vector<uint16_t>&
        .activation = problem.is_silu_mul() ? activation.data() : nullptr}
   );
   if (!problem.is_silu_mul()) return bits_of(out.read());
-  const std::vector<uint16_t> result = activation.read();
+  const std::vector<uint16_t> result =
+      token_rows(activation.read(), num_tokens, problem.num_outputs());
   return {result.begin(), result.end()};
 }
 
@@ -179,12 +207,60 @@ TEST(LinearOnDevice, MultipliesEachInputByItsOwnWeight) {
   }
 }
 
+// As one kernel, where there are few tokens, or as two.
+TEST(LinearOfNormed, HasTheBitsOfBothOneAfterTheOther) {
+  for (const LinearEpilogue epilogue : {LinearEpilogue::kStore, LinearEpilogue::kSiluMul}) {
+    for (const size_t hidden : {size_t{16}, size_t{52}, size_t{896}, size_t{4112}}) {
+      const Problem problem = make_problem(70, hidden, epilogue, true);
+      const DeviceArray<uint16_t> weights(pack(problem));
+      const DeviceArray<float> bias(problem.bias);
+      const DeviceArray<float> norm_weight(random_floats(hidden, 5));
+      for (const size_t num_tokens : {size_t{1}, size_t{3}, size_t{8}, size_t{9}}) {
+        const DeviceArray<float> x(random_floats(num_tokens * hidden, 6));
+        const DeviceArray<uint16_t> normed(num_token_elements(num_tokens, hidden));
+        const DeviceArray<float> out(num_tokens * problem.num_outputs());
+        const DeviceArray<uint16_t> activation(num_token_elements(num_tokens, problem.num_outputs())
+        );
+        const RmsNormArgs norm = {
+            .x = x.data(),
+            .num_tokens = num_tokens,
+            .hidden = hidden,
+            .weight = norm_weight.data(),
+            .eps = 1e-6F,
+            .out = normed.data()};
+        const LinearArgs args = {
+            .x = normed.data(),
+            .num_tokens = num_tokens,
+            .num_inputs = hidden,
+            .weights = weights.data(),
+            .num_rows = problem.num_rows,
+            .bias = bias.data(),
+            .epilogue = epilogue,
+            .out = out.data(),
+            .activation = activation.data()};
+        const auto result = [&] {
+          if (!problem.is_silu_mul()) return bits_of(out.read());
+          const auto rows = token_rows(activation.read(), num_tokens, problem.num_outputs());
+          return std::vector<uint32_t>(rows.begin(), rows.end());
+        };
+        const std::vector<uint32_t> at_once = same_in_every_thread_order([&] {
+          linear_of_normed({}, norm, args);
+          return result();
+        });
+        rms_norm({}, norm);
+        linear({}, args);
+        ASSERT_EQ(at_once, result()) << hidden << ", " << num_tokens;
+      }
+    }
+  }
+}
+
 TEST(LinearOnDevice, SplitsInputsByTheShapeAlone) {
-  EXPECT_EQ(num_k_warps(896, 896), 8U);     // 56 tiles of rows
-  EXPECT_EQ(num_k_warps(9728, 896), 4U);    // 608
-  EXPECT_EQ(num_k_warps(151936, 896), 4U);  // 9496
-  EXPECT_EQ(num_k_warps(16, 64), 2U);       // two steps
-  EXPECT_EQ(num_k_warps(16, 1), 1U);
+  EXPECT_EQ(num_k_parts(56, 896), 8U);   // 448 warps
+  EXPECT_EQ(num_k_parts(608, 896), 4U);  // 2432
+  EXPECT_EQ(num_k_parts(9496, 896), 1U);
+  EXPECT_EQ(num_k_parts(1, 128), 2U);  // two chunks
+  EXPECT_EQ(num_k_parts(1, 1), 1U);
 }
 
 TEST(LinearOnDevice, DoesNothingForNoTokens) {

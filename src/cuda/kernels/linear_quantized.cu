@@ -3,12 +3,17 @@
 #include "cuda/kernels/arithmetic.cuh"
 #include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/linear_quantized.h"
-#include "cuda/kernels/linear_tile.cuh"
+#include "cuda/kernels/operand_tiles.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 
 namespace millrace::cuda {
 namespace {
 
+constexpr uint32_t kStepInputs = 32;  // of two products
+constexpr uint32_t kTileElements = kTileRows * kTileTokens;
+constexpr uint32_t kWarpsMax = 8;
+constexpr uint32_t kThreadsMax = kWarpsMax * kWarpThreads;
+constexpr uint32_t kTokenTilesMax = 4;  // that share what is loaded of the weights
 constexpr uint32_t kGroup = 64;
 static_assert(kGroup == QuantizedMatrix::kGroup && kTileRows == QuantizedMatrix::kPanelRows);
 constexpr uint32_t kGroupSteps = kGroup / kStepInputs;
@@ -146,6 +151,15 @@ __device__ void add_group(
   }
 }
 
+__device__ float with_bias(float sum, const float* bias, size_t row) {
+  return bias == nullptr ? sum : sum + bias[row];
+}
+
+// kStore or kAddToOut.
+__device__ void store_output(LinearEpilogue epilogue, float sum, float& out) {
+  out = epilogue == LinearEpilogue::kAddToOut ? out + sum : sum;
+}
+
 // The finished sum of row `row` of a panel.
 __device__ float scaled_sum(
     const QuantizedLinearTask& task, float sum, size_t panel, uint32_t row
@@ -156,7 +170,31 @@ __device__ float scaled_sum(
   return with_bias(sum * scale, task.args.bias, panel * kTileRows + row);
 }
 
-// As linear_kernel() in linear.cu; the codebook stands behind the sums in shared memory.
+// To [row tile][token tile][token][row], so that neighbours in memory are neighbours in out.
+template <uint32_t kRowTiles, uint32_t kTokenTiles>
+__device__ void store_sums(const float (&sums)[kRowTiles][kTokenTiles][4], float* shared) {
+  const uint32_t group = lane_index() / 4;
+  const uint32_t pair = lane_index() % 4 * 2;
+  for (uint32_t row_tile = 0; row_tile < kRowTiles; ++row_tile) {
+    for (uint32_t token_tile = 0; token_tile < kTokenTiles; ++token_tile) {
+      float* const tile = shared + (row_tile * kTokenTiles + token_tile) * kTileElements;
+      for (uint32_t i = 0; i < 4; ++i) {
+        tile[(pair + i % 2) * kTileRows + group + i / 2 * 8] = sums[row_tile][token_tile][i];
+      }
+    }
+  }
+}
+
+// `stride`: elements of a warp.
+__device__ float sum_of_warps(const float* shared, uint32_t stride) {
+  float sum = shared[0];
+  for (uint32_t warp = 1; warp < num_warps(); ++warp) sum += shared[warp * stride];
+  return sum;
+}
+
+// A block makes kTileRows columns of out for kTokenTiles * kTileTokens tokens; its warps share the
+// groups of inputs. Row tiles: of kSiluMul gate and up, else one. The codebook stands behind the
+// sums in shared memory.
 template <class Codes, uint32_t kRowTiles, uint32_t kTokenTiles>
 __global__ void __launch_bounds__(kThreadsMax, 1) quantized_kernel(QuantizedLinearTask task) {
   constexpr uint32_t kElements = kTokenTiles * kTileElements;  // of a row tile
@@ -191,16 +229,28 @@ __global__ void __launch_bounds__(kThreadsMax, 1) quantized_kernel(QuantizedLine
     const uint32_t row = i % kTileRows;
     const size_t column = static_cast<size_t>(blockIdx.y) * kTileRows + row;
     if (token >= args.num_tokens || column >= args.num_outputs) continue;
-    const size_t index = token * args.num_outputs + column;
     const float sum = scaled_sum(task, sum_of_warps(shared + i, kStride), first_panel, row);
     if (kRowTiles == 2) {
       const float up_sum = sum_of_warps(shared + kElements + i, kStride);
       const float up = scaled_sum(task, up_sum, first_panel + 1, row);
-      args.activation[index] = bfloat16_from_float(silu(sum) * up);
+      args.activation[token_element(token, column, args.num_outputs, args.num_tokens)] =
+          bfloat16_from_float(silu(sum) * up);
     } else {
-      store_output(args.epilogue, sum, args.out[index]);
+      store_output(args.epilogue, sum, args.out[token * args.num_outputs + column]);
     }
   }
+}
+
+// The warps that share the inputs of a row: 1, 2, 4 or 8.
+uint32_t num_k_warps(size_t num_rows, size_t num_inputs) {
+  constexpr size_t kWarpsWanted = size_t{132} * 16;
+  const size_t num_steps = div_ceil(num_inputs, size_t{kStepInputs});
+  uint32_t num_warps = 1;
+  while (num_warps < kWarpsMax && num_warps * 2 <= num_steps &&
+         (num_warps < 4 || div_ceil(num_rows, size_t{kTileRows}) * num_warps < kWarpsWanted)) {
+    num_warps *= 2;
+  }
+  return num_warps;
 }
 
 template <class Codes, uint32_t kRowTiles, uint32_t kTokenTiles>
@@ -235,9 +285,9 @@ __global__ void rotate_kernel(RotateRowsArgs args) {
   const uint32_t size = 2 * blockDim.x;
   float* const block = dynamic_shared<float>(0, size);
   const size_t begin = static_cast<size_t>(blockIdx.y) * size;
-  const BFloat16Bits* const x = args.x + blockIdx.x * args.num_inputs;
   for (uint32_t i = threadIdx.x; i < size; i += blockDim.x) {
-    block[i] = begin + i < args.num_inputs ? float_from_bfloat16(x[begin + i]) : 0.0F;
+    const size_t element = token_element(blockIdx.x, begin + i, args.num_inputs, args.num_tokens);
+    block[i] = begin + i < args.num_inputs ? float_from_bfloat16(args.x[element]) : 0.0F;
   }
   for (uint32_t step = size / 2; step >= 1; step /= 2) {
     sync_block();

@@ -14,7 +14,7 @@ namespace {
 
 std::vector<uint16_t> rotated(const std::vector<uint16_t>& x, size_t num_inputs) {
   const size_t num_tokens = x.size() / num_inputs;
-  const DeviceArray<uint16_t> device_x(x);
+  const DeviceArray<uint16_t> device_x(token_tiles(x, num_inputs));
   const DeviceArray<uint16_t> out(num_tokens * num_rotated_inputs(num_inputs));
   rotate_rows(
       {},
@@ -79,7 +79,7 @@ std::vector<uint32_t> solve(const Problem& problem, const std::vector<uint16_t>&
   const DeviceArray<std::byte> panels(bytes_of(problem.matrix));
   const DeviceArray<float> bias(problem.bias);
   const DeviceArray<float> out(std::vector<float>(size, 3.0F));
-  const DeviceArray<uint16_t> activation(size);
+  const DeviceArray<uint16_t> activation(num_token_elements(num_tokens, problem.num_outputs));
   linear_quantized(
       {},
       {.x = device_x.data(),
@@ -94,7 +94,8 @@ std::vector<uint32_t> solve(const Problem& problem, const std::vector<uint16_t>&
        .activation = problem.is_silu_mul() ? activation.data() : nullptr}
   );
   if (!problem.is_silu_mul()) return bits_of(out.read());
-  const std::vector<uint16_t> result = activation.read();
+  const std::vector<uint16_t> result =
+      token_rows(activation.read(), num_tokens, problem.num_outputs);
   return {result.begin(), result.end()};
 }
 

@@ -1,88 +1,13 @@
 #include "base/check.h"
 #include "base/math.h"
+#include "cuda/kernels/attention_merge.cuh"
 #include "cuda/kernels/attention_split.cuh"
+#include "cuda/kernels/fresh_heads.cuh"
 #include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/paged_attention.h"
 
 namespace millrace::cuda {
 namespace {
-
-// How the results of all splits before, and that of the next one, go into those of both.
-struct MergeFactors {
-  float maximum;
-  float keep;
-  float add;
-};
-
-__device__ MergeFactors merge_factors(float old_maximum, float maximum) {
-  const float merged = larger(old_maximum, maximum);
-  return {merged, exponential(old_maximum - merged), exponential(maximum - merged)};
-}
-
-__device__ float merge(const MergeFactors& factors, float old_value, float value) {
-  return fused_multiply_add(value, factors.add, old_value * factors.keep);
-}
-
-__device__ BFloat16Bits finished(float output, float sum) {
-  return bfloat16_from_float(output / (sum == 0.0F ? 1.0F : sum));
-}
-
-// Rows' values in shared memory while a block walks; those of the split are task.maxima() and
-// task.sums().
-struct WalkState {
-  float* maxima;   // [kRows]
-  float* sums;     // [kRows]
-  float* outputs;  // [kRows][head_dim]
-  float* keep;     // [kRows], of the split
-  float* add;      // [kRows]
-};
-
-// By one thread of each row.
-__device__ void merge_sums(const TileTask& task, uint32_t split, const WalkState& state) {
-  const uint32_t row = threadIdx.x;
-  if (row >= kRows || !task.has_row(row, split)) return;
-  if (split == 0) {
-    state.maxima[row] = task.maxima()[row];
-    state.sums[row] = task.sums()[row];
-    return;
-  }
-  const MergeFactors factors = merge_factors(state.maxima[row], task.maxima()[row]);
-  state.maxima[row] = factors.maximum;
-  state.sums[row] = merge(factors, state.sums[row], task.sums()[row]);
-  state.keep[row] = factors.keep;
-  state.add[row] = factors.add;
-}
-
-// Grid: tiles, KV heads.
-__global__ void __launch_bounds__(kAttentionThreads, 1) walk_kernel(PagedAttentionArgs args) {
-  wait_for_previous_kernel();
-  allow_next_kernel();
-  const AttentionTile tile = args.tiles[blockIdx.x];
-  if (tile.num_rows == 0) return;
-  const TileTask task(args, tile, blockIdx.y);
-  float* const memory = task.state();
-  const WalkState state = {
-      memory, memory + kRows, memory + 2 * kRows, task.row_values(2), task.row_values(3)};
-  task.load_queries();
-  for (uint32_t split = 0; split < task.num_splits(); ++split) {
-    attend_split(
-        task,
-        split,
-        [&] { merge_sums(task, split, state); },
-        [&](uint32_t row, uint32_t dimension, float value) {
-          float& output = state.outputs[row * task.head_dim() + dimension];
-          output =
-              split == 0 ? value : merge({0.0F, state.keep[row], state.add[row]}, output, value);
-        }
-    );
-  }
-  for (uint32_t row = warp_index(); row < task.num_rows(); row += kAttentionWarps) {
-    const float* const outputs = state.outputs + row * task.head_dim();
-    for (uint32_t i = lane_index(); i < task.head_dim(); i += kWarpThreads) {
-      args.out[task.row_begin(row) + i] = finished(outputs[i], state.sums[row]);
-    }
-  }
-}
 
 // What a split of a tile leaves: maxima, sums, outputs.
 struct PartialView {
@@ -108,83 +33,219 @@ partial_of(const PagedAttentionArgs& args, const AttentionPartials& partials, ui
   return {partials.memory + index * partial_size(head_dim), static_cast<uint32_t>(head_dim)};
 }
 
-// What a split leaves: rows that see nothing of it leave nothing.
-__device__ void attend_partially(const TileTask& task, uint32_t split, const PartialView& partial) {
-  attend_split(
+// What a split leaves: rows that see nothing of it leave nothing. Of the only split: the result.
+template <bool kIsWhole>
+__device__ void attend_partially(
+    const PagedAttentionArgs& args, const TileTask& task, uint32_t split, const PartialView& partial
+) {
+  const bool is_only = task.num_splits() == 1;
+  attend_split<kIsWhole>(
       task,
       split,
       [&] {
         const uint32_t row = threadIdx.x;
-        if (row >= kRows || !task.has_row(row, split)) return;
+        if (is_only || row >= kRows || !task.has_row(row, split)) return;
         partial.maximum(row) = task.maxima()[row];
         partial.sum(row) = task.sums()[row];
       },
-      [&](uint32_t row, uint32_t dimension, float value) { partial.output(row, dimension) = value; }
+      [&](uint32_t row, uint32_t dimension, float value) {
+        if (is_only) {
+          args.out[task.out_element(row, dimension)] = finished(value, task.sums()[row]);
+        } else {
+          partial.output(row, dimension) = value;
+        }
+      }
   );
 }
 
-// Grid: tiles, KV heads, splits; or fewer, that take every so manieth split.
-__global__ void __launch_bounds__(kAttentionThreads, 1)
-    split_kernel(PagedAttentionArgs args, AttentionPartials partials) {
-  wait_for_previous_kernel();
-  allow_next_kernel();
-  const AttentionTile tile = args.tiles[blockIdx.x];
-  if (tile.num_rows == 0) return;
-  const TileTask task(args, tile, blockIdx.y);
-  if (blockIdx.z >= task.num_splits()) return;
-  task.load_queries();
-  for (uint32_t split = blockIdx.z; split < task.num_splits(); split += gridDim.z) {
-    attend_partially(task, split, partial_of(args, partials, split));
+// What all splits left of a row.
+struct RowPartials {
+  PartialView first;
+  uint32_t row;
+  uint32_t num_splits;
+
+  __device__ PartialView of_split(uint32_t split) const {
+    return {first.memory + split * partial_size(first.head_dim), first.head_dim};
+  }
+};
+
+// How lane i of a warp has split first + i merged with all before.
+struct LaneMerge {
+  float maximum;  // of all up to this split
+  MergeFactors factors;
+  float sum;  // of this split alone
+};
+
+// `before`: the maximum of the splits before `first`, if there are any. A lane beyond the last
+// split takes the last again, which changes no maximum.
+__device__ LaneMerge lane_merge(const RowPartials& partials, uint32_t first, float before) {
+  const uint32_t split = first + lane_index();
+  const PartialView partial =
+      partials.of_split(split < partials.num_splits ? split : partials.num_splits - 1);
+  const float own = partial.maximum(partials.row);
+  const float sum = partial.sum(partials.row);
+  float maximum = first == 0 ? own : larger(before, own);
+  for (uint32_t distance = 1; distance < kWarpThreads; distance *= 2) {
+    const bool has_other = lane_index() >= distance;
+    const float other = shuffle(maximum, has_other ? lane_index() - distance : lane_index());
+    maximum = larger(other, maximum);
+  }
+  const float previous = shuffle(maximum, lane_index() > 0 ? lane_index() - 1 : 0);
+  const bool has_previous = lane_index() > 0 || first == 0;
+  return {maximum, merge_factors(has_previous ? previous : before, own), sum};
+}
+
+constexpr uint32_t kLaneDimensions = kHeadDimMax / kWarpThreads;
+constexpr uint32_t kMergedAtOnce = 4;  // splits, whose outputs are under way together
+
+// Lane i has dimensions i, i + 32, ... of some splits.
+struct LaneOutputs {
+  float values[kMergedAtOnce][kLaneDimensions];
+};
+
+__device__ void load_outputs(const RowPartials& partials, uint32_t first, LaneOutputs& outputs) {
+#pragma unroll
+  for (uint32_t s = 0; s < kMergedAtOnce; ++s) {
+    const PartialView partial = partials.of_split(first + s);
+    const float* const outputs_of_lane = &partial.output(partials.row, lane_index());
+#pragma unroll
+    for (uint32_t i = 0; i < kLaneDimensions; ++i) {
+      const bool is_there =
+          first + s < partials.num_splits && i * kWarpThreads + lane_index() < partial.head_dim;
+      outputs.values[s][i] = is_there ? outputs_of_lane[i * kWarpThreads] : 0.0F;
+    }
   }
 }
 
-// Grid: tiles, KV heads. A warp merges a row, a lane every 32nd dimension of it.
-__global__ void __launch_bounds__(kAttentionThreads, 1)
-    merge_kernel(PagedAttentionArgs args, AttentionPartials partials) {
-  constexpr uint32_t kLaneDimensions = kHeadDimMax / kWarpThreads;
-  wait_for_previous_kernel();
-  allow_next_kernel();
-  const AttentionTile tile = args.tiles[blockIdx.x];
-  if (tile.num_rows == 0) return;
-  const TileTask task(args, tile, blockIdx.y);
-  for (uint32_t row = warp_index(); row < task.num_rows(); row += kAttentionWarps) {
-    float maximum = 0.0F;
-    float sum = 0.0F;
-    float outputs[kLaneDimensions] = {};
-    for (uint32_t split = 0; task.has_row(row, split); ++split) {
-      const PartialView partial = partial_of(args, partials, split);
-      const MergeFactors factors = merge_factors(maximum, partial.maximum(row));
-      maximum = split == 0 ? partial.maximum(row) : factors.maximum;
-      sum = split == 0 ? partial.sum(row) : merge(factors, sum, partial.sum(row));
+// Of a row, in ascending order of splits, by a warp.
+struct MergedRow {
+  float sum = 0.0F;
+  float outputs[kLaneDimensions] = {};
+};
+
+__device__ MergedRow merge_row(const RowPartials& partials) {
+  MergedRow merged;
+  float maximum = 0.0F;
+  for (uint32_t first = 0; first < partials.num_splits; first += kWarpThreads) {
+    LaneOutputs values;
+    load_outputs(partials, first, values);
+    const LaneMerge lanes = lane_merge(partials, first, maximum);
+    const uint32_t num_left = partials.num_splits - first;
+    const uint32_t num_lanes = num_left < kWarpThreads ? num_left : kWarpThreads;
+    for (uint32_t lane = 0; lane < num_lanes; lane += kMergedAtOnce) {
+      if (lane > 0) load_outputs(partials, first + lane, values);
 #pragma unroll
-      for (uint32_t i = 0; i < kLaneDimensions; ++i) {
-        const uint32_t dimension = i * kWarpThreads + lane_index();
-        if (dimension >= task.head_dim()) continue;
-        const float value = partial.output(row, dimension);
-        outputs[i] = split == 0 ? value : merge(factors, outputs[i], value);
+      for (uint32_t s = 0; s < kMergedAtOnce; ++s) {
+        if (lane + s >= num_lanes) break;
+        const bool is_first = first + lane + s == 0;
+        const MergeFactors factors = {
+            0.0F, shuffle(lanes.factors.keep, lane + s), shuffle(lanes.factors.add, lane + s)};
+        const float sum = shuffle(lanes.sum, lane + s);
+        merged.sum = is_first ? sum : merge(factors, merged.sum, sum);
+#pragma unroll
+        for (uint32_t i = 0; i < kLaneDimensions; ++i) {
+          const float value = values.values[s][i];
+          merged.outputs[i] = is_first ? value : merge(factors, merged.outputs[i], value);
+        }
       }
     }
+    maximum = shuffle(lanes.maximum, kWarpThreads - 1);
+  }
+  return merged;
+}
+
+__device__ void merge_splits(
+    const PagedAttentionArgs& args, const TileTask& task, const AttentionPartials& partials
+) {
+  for (uint32_t row = warp_index(); row < task.num_rows(); row += kAttentionWarps) {
+    const uint32_t num_splits = task.position_of(row) / kSplit + 1;
+    const MergedRow merged = merge_row({partial_of(args, partials, 0), row, num_splits});
+    const size_t token = task.token_of(row);
+    const size_t begin = task.head_of(row) * task.head_dim();
+    const size_t width = args.num_heads * task.head_dim();
 #pragma unroll
     for (uint32_t i = 0; i < kLaneDimensions; ++i) {
       const uint32_t dimension = i * kWarpThreads + lane_index();
-      if (dimension < task.head_dim()) {
-        args.out[task.row_begin(row) + dimension] = finished(outputs[i], sum);
-      }
+      if (dimension >= task.head_dim()) continue;
+      args.out[token_element(token, begin + dimension, width, args.num_tokens)] =
+          finished(merged.outputs[i], merged.sum);
     }
   }
 }
 
-void check_args(const PagedAttentionArgs& args) {
-  const KvBlocks& cache = args.cache;
-  CHECK(args.q != nullptr && args.out != nullptr && args.tiles != nullptr, "attention's memory");
-  CHECK(args.positions != nullptr && args.cu_seqlens != nullptr, "attention's memory");
-  CHECK(args.block_tables != nullptr, "attention's memory");
-  CHECK(is_aligned(cache.keys) && is_aligned(cache.values), "16-byte memory");
-  CHECK(cache.keys != nullptr && cache.values != nullptr, "attention's memory");
-  CHECK(cache.head_dim > 0 && cache.head_dim % 2 == 0, "a head has pairs of dimensions");
-  CHECK(cache.head_dim <= kHeadDimMax, "a head has at most 256 dimensions");
-  CHECK(cache.num_kv_heads > 0 && cache.block_size > 0, "the cache has a shape");
-  CHECK(args.num_heads > 0 && args.num_heads % cache.num_kv_heads == 0, "heads come in groups");
+// Whether all that is to be merged is there: for the last of a tile's and KV head's blocks.
+// REQUIRES: a barrier since the block left something.
+__device__ bool is_last_of_tile(
+    const PagedAttentionArgs& args, const TileTask& task, const AttentionPartials& partials
+) {
+  if (threadIdx.x == 0) {
+    const size_t tile = static_cast<size_t>(blockIdx.x) * args.cache.num_kv_heads + blockIdx.y;
+    const uint32_t num_blocks = task.num_splits() < gridDim.z ? task.num_splits() : gridDim.z;
+    *task.shared_word() = is_last_block(partials.counters + tile, num_blocks) ? 1 : 0;
+  }
+  sync_block();
+  return *task.shared_word() != 0;
+}
+
+// The block's splits, of which the first one's cache rows were found; and the result, by the block
+// that has the last.
+template <bool kIsWhole>
+__device__ void attend_splits(
+    const PagedAttentionArgs& args, const TileTask& task, const AttentionPartials& partials
+) {
+  for (uint32_t split = blockIdx.z; split < task.num_splits(); split += gridDim.z) {
+    if (split != blockIdx.z) task.find_cache_rows(split);
+    sync_block();
+    attend_partially<kIsWhole>(args, task, split, partial_of(args, partials, split));
+  }
+  if (task.num_splits() == 1) return;
+  if (is_last_of_tile(args, task, partials)) merge_splits(args, task, partials);
+}
+
+// Of a multiprocessor, by registers; shared memory is for a few more.
+constexpr uint32_t kResidentBlocks = 4;
+
+// Grid: tiles, KV heads, splits; or fewer, that take every so manieth split. A step's inputs were
+// copied, and most of what is cached was written by steps before: found ahead of the kernel before.
+template <bool kIsWhole>
+__global__ void __launch_bounds__(kAttentionThreads, kResidentBlocks)
+    split_kernel(PagedAttentionArgs args, AttentionPartials partials) {
+  allow_next_kernel();
+  const AttentionTile tile = args.tiles[blockIdx.x];
+  const TileTask task(args, tile, blockIdx.y);
+  const bool has_splits = tile.num_rows > 0 && blockIdx.z < task.num_splits();
+  if (has_splits) {
+    task.find_cache_rows(blockIdx.z);
+    task.prefetch_cached(blockIdx.z);
+  }
+  wait_for_previous_kernel();
+  if (!has_splits) return;
+  task.load_queries();
+  attend_splits<kIsWhole>(args, task, partials);
+}
+
+// The same of a decode: token i is sequence i's.
+template <bool kIsWhole>
+__global__ void __launch_bounds__(kAttentionThreads, kResidentBlocks)
+    decode_kernel(PagedAttentionArgs args, AttentionPartials partials, WriteKvArgs fresh) {
+  allow_next_kernel();
+  const AttentionTile tile = args.tiles[blockIdx.x];
+  const TileTask task(args, tile, blockIdx.y, tile.sequence);
+  if (tile.num_rows == 0 || blockIdx.z >= task.num_splits()) {
+    wait_for_previous_kernel();
+    return;
+  }
+  const bool has_own_position = (task.num_splits() - 1) % gridDim.z == blockIdx.z;
+  const FreshHeads heads(fresh, task, has_own_position);
+  task.find_cache_rows(blockIdx.z);
+  task.prefetch_cached(blockIdx.z);
+  wait_for_previous_kernel();
+  heads.rotate();
+  attend_splits<kIsWhole>(args, task, partials);
+}
+
+bool has_whole_heads(const PagedAttentionArgs& args) {
+  return args.cache.head_dim % kWordElements == 0;
 }
 
 LaunchShape tile_shape(const PagedAttentionArgs& args, size_t num_splits) {
@@ -197,7 +258,33 @@ LaunchShape tile_shape(const PagedAttentionArgs& args, size_t num_splits) {
       .num_shared_bytes = TileMemory(args.cache.head_dim).num_bytes};
 }
 
+LaunchShape splits_shape(const PagedAttentionArgs& args, const AttentionPartials& partials) {
+  CHECK(partials.memory != nullptr && partials.num_splits_max > 0, "memory for the splits");
+  CHECK(partials.counters != nullptr, "memory for the splits");
+  CHECK(partials.num_blocks_wanted > 0, "somebody walks the splits");
+  const size_t num_walks = args.num_tiles * args.cache.num_kv_heads;
+  const size_t num_blocks = div_ceil(partials.num_blocks_wanted, num_walks);
+  return tile_shape(
+      args, num_blocks < partials.num_splits_max ? num_blocks : partials.num_splits_max
+  );
+}
+
 }  // namespace
+
+void check_attention_args(const PagedAttentionArgs& args) {
+  const KvBlocks& cache = args.cache;
+  CHECK(args.out != nullptr && args.tiles != nullptr, "attention's memory");
+  CHECK(args.num_tokens > 0, "attention's tokens");
+  CHECK(args.positions != nullptr && args.cu_seqlens != nullptr, "attention's memory");
+  CHECK(args.block_tables != nullptr, "attention's memory");
+  CHECK(is_aligned(cache.keys) && is_aligned(cache.values), "16-byte memory");
+  CHECK(is_aligned(args.q) && is_aligned(args.out), "16-byte memory");
+  CHECK(cache.keys != nullptr && cache.values != nullptr, "attention's memory");
+  CHECK(cache.head_dim > 0 && cache.head_dim % 2 == 0, "a head has pairs of dimensions");
+  CHECK(cache.head_dim <= kHeadDimMax, "a head has at most 256 dimensions");
+  CHECK(cache.num_kv_heads > 0 && cache.block_size > 0, "the cache has a shape");
+  CHECK(args.num_heads > 0 && args.num_heads % cache.num_kv_heads == 0, "heads come in groups");
+}
 
 size_t num_attention_tiles(std::span<const int32_t> cu_seqlens, size_t group) {
   size_t count = 0;
@@ -232,26 +319,31 @@ size_t attention_partials_size(
   return num_tiles * num_splits_max * num_kv_heads * partial_size(head_dim);
 }
 
-void paged_attention(StreamHandle stream, const PagedAttentionArgs& args) {
-  if (args.num_tiles == 0) return;
-  check_args(args);
-  launch(stream, tile_shape(args, 1), walk_kernel, args);
-}
-
 void paged_attention_in_splits(
     StreamHandle stream, const PagedAttentionArgs& args, const AttentionPartials& partials
 ) {
   if (args.num_tiles == 0) return;
-  check_args(args);
-  CHECK(partials.memory != nullptr && partials.num_splits_max > 0, "memory for the splits");
-  CHECK(partials.num_blocks_wanted > 0, "somebody walks the splits");
-  const size_t num_walks = args.num_tiles * args.cache.num_kv_heads;
-  const size_t num_blocks = div_ceil(partials.num_blocks_wanted, num_walks);
-  const size_t depth = num_blocks < partials.num_splits_max ? num_blocks : partials.num_splits_max;
-  launch(stream, tile_shape(args, depth), split_kernel, args, partials);
-  LaunchShape merge_shape = tile_shape(args, 1);
-  merge_shape.num_shared_bytes = 0;
-  launch(stream, merge_shape, merge_kernel, args, partials);
+  check_attention_args(args);
+  CHECK(args.q != nullptr, "attention's memory");
+  const LaunchShape shape = splits_shape(args, partials);
+  has_whole_heads(args) ? launch(stream, shape, split_kernel<true>, args, partials)
+                        : launch(stream, shape, split_kernel<false>, args, partials);
+}
+
+void decode_attention(
+    StreamHandle stream,
+    const PagedAttentionArgs& args,
+    const AttentionPartials& partials,
+    const WriteKvArgs& fresh
+) {
+  if (args.num_tiles == 0) return;
+  check_attention_args(args);
+  CHECK(fresh.qkv != nullptr && fresh.rope != nullptr && fresh.slots != nullptr, "heads' memory");
+  CHECK(fresh.num_heads == args.num_heads && fresh.positions == args.positions, "the same tokens");
+  CHECK(fresh.cache == args.cache, "the same cache");
+  const LaunchShape shape = splits_shape(args, partials);
+  has_whole_heads(args) ? launch(stream, shape, decode_kernel<true>, args, partials, fresh)
+                        : launch(stream, shape, decode_kernel<false>, args, partials, fresh);
 }
 
 }  // namespace millrace::cuda

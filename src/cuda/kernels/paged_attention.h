@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "cuda/kernels/kv_blocks.h"
+#include "cuda/kernels/write_kv.h"
 #include "cuda/stream.h"
 
 namespace millrace::cuda {
@@ -46,7 +47,9 @@ size_t num_attention_tiles(std::span<const int32_t> cu_seqlens, size_t group);
 std::vector<AttentionTile> attention_tiles(std::span<const int32_t> cu_seqlens, size_t group);
 
 struct PagedAttentionArgs {
-  const uint16_t* q = nullptr;  // [num_tokens, num_heads * head_dim], device: see write_kv.h
+  // [num_tokens, num_heads * head_dim], device, 16-byte aligned: see write_kv.h
+  const uint16_t* q = nullptr;
+  size_t num_tokens = 0;
   size_t num_heads = 0;
   KvBlocks cache;
   const int32_t* positions = nullptr;     // [num_tokens], device; of a sequence: consecutive
@@ -55,10 +58,14 @@ struct PagedAttentionArgs {
   size_t blocks_per_sequence_max = 0;
   const AttentionTile* tiles = nullptr;  // [num_tiles], device: attention_tiles()
   size_t num_tiles = 0;
-  uint16_t* out = nullptr;  // [num_tokens, num_heads * head_dim], device, bfloat16
+  // [num_tokens, num_heads * head_dim], device, bfloat16, 16-byte aligned: operand_tiles.h
+  uint16_t* out = nullptr;
 };
 
-// A block for each tile and KV head, which walks over the splits: for many tiles. No tiles: nothing
+// Aborts where `args` are not what both ways take.
+void check_attention_args(const PagedAttentionArgs& args);
+
+// A warp for each tile and KV head, which walks over the splits: for many tiles. No tiles: nothing
 // happens.
 void paged_attention(StreamHandle stream, const PagedAttentionArgs& args);
 
@@ -66,6 +73,9 @@ void paged_attention(StreamHandle stream, const PagedAttentionArgs& args);
 struct AttentionPartials {
   size_t num_splits_max = 0;  // of the longest context, rounded up: div_ceil(tokens, 256)
   float* memory = nullptr;    // attention_partials_size(), device, 16-byte aligned
+  // [num_tiles, num_kv_heads], device: blocks that are done with their splits. Zeros before a
+  // launch and after it.
+  uint32_t* counters = nullptr;
   // About so many are launched at most, and splits beyond are walked: a graph is launched for the
   // longest context that there may be, and blocks that find nothing take time too. Not measured.
   size_t num_blocks_wanted = 8192;
@@ -76,10 +86,24 @@ size_t attention_partials_size(
     size_t num_tiles, size_t num_splits_max, size_t num_kv_heads, size_t head_dim
 );
 
-// The same result, to the bit, by a block for each tile, KV head and split, or some splits, and a
-// second kernel that merges: for few tiles.
+// The same result, to the bit, by a block for each tile, KV head and split, or some splits, of
+// which the last that is done merges what all have left: for few tiles.
 void paged_attention_in_splits(
     StreamHandle stream, const PagedAttentionArgs& args, const AttentionPartials& partials
+);
+
+// write_kv() and paged_attention_in_splits() in one kernel, for a decode: a token i for each
+// sequence i, or none behind the last. Blocks rotate their own queries; the one that attends to a
+// token's own position writes its key and value first. The same result and the same rows of the
+// cache, to the bit; but a token of no tile writes nothing.
+// `fresh`: of the same tokens, heads and cache; its q, and that of `args`, are not used.
+// REQUIRES: a slot is where the block table says that the token's position is; tiles, positions,
+// slots and block tables were copied to the device, not written by a kernel (launch_shape.h).
+void decode_attention(
+    StreamHandle stream,
+    const PagedAttentionArgs& args,
+    const AttentionPartials& partials,
+    const WriteKvArgs& fresh
 );
 
 }  // namespace millrace::cuda

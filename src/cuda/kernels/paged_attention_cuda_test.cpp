@@ -36,6 +36,7 @@ const Shape kShapes[] = {
     {5, 5, 128, 16},
     {18, 1, 38, 16},
     {2, 1, 256, 16},
+    {3, 1, 192, 7},
     {16, 1, 18, 16},
     {40, 2, 16, 16},
 };
@@ -111,9 +112,12 @@ class Batch {
     const DeviceArray<int32_t> cu_seqlens(cu_seqlens_);
     const DeviceArray<int32_t> tables(tables_);
     const DeviceArray<AttentionTile> tiles(tiles_);
-    const DeviceArray<uint16_t> out(q_.size());
+    const size_t width = shape_.num_heads * shape_.head_dim;
+    const size_t num_tokens = q_.size() / width;
+    const DeviceArray<uint16_t> out(num_token_elements(num_tokens, width));
     const PagedAttentionArgs args = {
         .q = q.data(),
+        .num_tokens = num_tokens,
         .num_heads = shape_.num_heads,
         .cache =
             {.keys = keys.data(),
@@ -130,16 +134,20 @@ class Batch {
         .out = out.data()};
     if (way == Way::kWalk) {
       paged_attention({}, args);
-      return out.read();
+      return token_rows(out.read(), num_tokens, width);
     }
     const size_t num_splits = div_ceil(context_max_, kSplitPositions);
     const DeviceArray<float> partials(
         attention_partials_size(tiles_.size(), num_splits, shape_.num_kv_heads, shape_.head_dim)
     );
-    AttentionPartials left = {.num_splits_max = num_splits, .memory = partials.data()};
-    if (way == Way::kTwoBlocks) left.num_blocks_wanted = 2 * tiles_.size() * shape_.num_kv_heads;
+    const std::vector<uint32_t> zeros(tiles_.size() * shape_.num_kv_heads, 0);
+    const DeviceArray<uint32_t> counters(zeros);
+    AttentionPartials left = {
+        .num_splits_max = num_splits, .memory = partials.data(), .counters = counters.data()};
+    if (way == Way::kTwoBlocks) left.num_blocks_wanted = 2 * zeros.size();
     paged_attention_in_splits({}, args, left);
-    return out.read();
+    EXPECT_EQ(counters.read(), zeros);
+    return token_rows(out.read(), num_tokens, width);
   }
 
   // One row of the result, from the same rounded numbers in double precision.
@@ -283,6 +291,17 @@ TEST(PagedAttentionOnDevice, DependsOnTheSequenceAlone) {
   expect_part(mine, 100);
 }
 
+// More than a warp has lanes.
+TEST(PagedAttentionOnDevice, MergesManySplits) {
+  for (const size_t num_cached : {32 * kSplitPositions - 1, 32 * kSplitPositions, size_t{8999}}) {
+    const Batch batch({3, 1, 16, 16}, {{1, num_cached, 2}}, 1);
+    const std::vector<uint16_t> expected = batch.attend(Way::kWalk);
+    for (const Way way : {Way::kSplits, Way::kTwoBlocks}) {
+      EXPECT_TRUE(same_in_every_thread_order([&] { return batch.attend(way); }) == expected);
+    }
+  }
+}
+
 TEST(PagedAttentionOnDevice, TakesTilesThatOnlyFillAGrid) {
   const Shape shape = {4, 2, 16, 16};
   Batch batch(shape, {{1, 20, 3}, {2, 300, 1}}, 1);
@@ -305,6 +324,24 @@ TEST(PagedAttentionOnDevice, TakesScoresOfAnySize) {
       for (const uint16_t value : batch.attend(way)) {
         EXPECT_EQ(widened(value), sign > 0.0F ? 0.5F : 0.0F);
       }
+    }
+  }
+}
+
+// What is infinite is so for those who see it: what comes after the last position is no part of it.
+TEST(PagedAttentionOnDevice, TakesInfiniteValues) {
+  const ElementFunction element_of = [](Kind kind, uint64_t sequence, size_t position, size_t i) {
+    const bool is_infinite = kind == Kind::kValue && (position == 20 || position == 305) && i < 9;
+    return is_infinite ? narrowed(INFINITY) : element(kind, sequence, position, i);
+  };
+  for (const size_t head_dim : {10, 24, 64}) {
+    const Batch batch({3, 1, head_dim, 16}, {{1, 0, 21}, {2, 299, 7}}, 1, element_of);
+    const std::vector<uint16_t> walked = batch.attend(Way::kWalk);
+    EXPECT_TRUE(walked == batch.attend(Way::kSplits));
+    const size_t last = (batch.num_tokens() - 1) * 3 * head_dim;
+    for (const size_t at : {20 * 3 * head_dim, last}) {
+      EXPECT_EQ(widened(walked[at]), INFINITY);
+      EXPECT_TRUE(std::isfinite(widened(walked[at + 9])));
     }
   }
 }

@@ -1,7 +1,7 @@
 // Root mean square normalization (Zhang and Sennrich 2019) on a device:
 // out = x / sqrt(mean(x^2) + eps) * weight.
 //
-// The squares are summed by 256 threads, thread t taking columns 4t .. 4t + 3, then those 1024
+// The squares are summed by 256 threads, thread t taking columns 8t .. 8t + 7, then those 2048
 // further on, ..., each product fused; the threads of a warp in halves, the warps in ascending
 // order. Then out = (x * (1 / sqrt(sum / n + eps))) * weight, rounded to bfloat16. One order for a
 // row, whatever the others.
@@ -20,7 +20,7 @@ struct RmsNormArgs {
   size_t hidden = 0;
   const float* weight = nullptr;  // [hidden], device
   float eps = 0.0F;
-  uint16_t* out = nullptr;  // [num_tokens, hidden], device, bfloat16
+  uint16_t* out = nullptr;  // [num_tokens, hidden], device, bfloat16: operand_tiles.h
 };
 
 // No tokens: nothing happens.

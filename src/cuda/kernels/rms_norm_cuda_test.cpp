@@ -14,17 +14,18 @@ constexpr float kEps = 1e-6F;
 std::vector<uint16_t> normed(const std::vector<float>& x, const std::vector<float>& weight) {
   const DeviceArray<float> device_x(x);
   const DeviceArray<float> device_weight(weight);
-  const DeviceArray<uint16_t> out(x.size());
+  const size_t num_tokens = x.size() / weight.size();
+  const DeviceArray<uint16_t> out(num_token_elements(num_tokens, weight.size()));
   rms_norm(
       {},
       {.x = device_x.data(),
-       .num_tokens = x.size() / weight.size(),
+       .num_tokens = num_tokens,
        .hidden = weight.size(),
        .weight = device_weight.data(),
        .eps = kEps,
        .out = out.data()}
   );
-  return out.read();
+  return token_rows(out.read(), num_tokens, weight.size());
 }
 
 TEST(RmsNormOnDevice, IsWithinARoundingOfTheDefinition) {
@@ -47,15 +48,33 @@ TEST(RmsNormOnDevice, IsWithinARoundingOfTheDefinition) {
   }
 }
 
+// Few tokens, and many: there is a kernel for each.
 TEST(RmsNormOnDevice, DoesNotDependOnTheOtherRows) {
-  constexpr size_t kHidden = 896;
-  const std::vector<float> x = random_floats(9 * kHidden, 9);
-  const std::vector<float> weight = random_floats(kHidden, 10);
-  const std::vector<uint16_t> all = normed(x, weight);
-  for (size_t token = 0; token < 9; ++token) {
-    const auto begin = x.begin() + static_cast<std::ptrdiff_t>(token * kHidden);
-    const std::vector<uint16_t> alone = normed({begin, begin + kHidden}, weight);
-    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), &all[token * kHidden])) << token;
+  for (const size_t hidden : {size_t{52}, size_t{896}, size_t{2100}, size_t{5000}}) {
+    constexpr size_t kTokens = 69;
+    const std::vector<float> x = random_floats(kTokens * hidden, 9);
+    const std::vector<float> weight = random_floats(hidden, 10);
+    const std::vector<uint16_t> all = normed(x, weight);
+    for (size_t token = 0; token < kTokens; ++token) {
+      const auto begin = x.begin() + static_cast<std::ptrdiff_t>(token * hidden);
+      const std::vector<uint16_t> alone =
+          normed({begin, begin + static_cast<std::ptrdiff_t>(hidden)}, weight);
+      ASSERT_TRUE(std::equal(alone.begin(), alone.end(), &all[token * hidden]))
+          << hidden << ", " << token;
+    }
+  }
+}
+
+TEST(RmsNormOnDevice, TakesRowsOfAnyLength) {
+  constexpr size_t kHidden = 17000;  // more than a block's registers hold
+  const std::vector<float> x = random_floats(kHidden, 11);
+  const std::vector<float> weight(kHidden, 1.0F);
+  double sum = 0.0;
+  for (const float value : x) sum += std::pow(value, 2);
+  const double factor = 1.0 / std::sqrt(sum / double{kHidden} + double{kEps});
+  const std::vector<uint16_t> result = normed(x, weight);
+  for (size_t i = 0; i < kHidden; ++i) {
+    ASSERT_NEAR(widened(result[i]), x[i] * factor, std::abs(x[i] * factor) * 0x1.01p-8) << i;
   }
 }
 

@@ -1,6 +1,6 @@
 // What happens to the projected q, k and v of each token before attention, on a device: an rms_norm
 // of each head of q and k (Qwen3), the rotation by the token's position, and the write of k and v
-// to the cache.
+// to the cache. (A decode's attention does it by itself: decode_attention(), paged_attention.h.)
 //
 // The rotation is the rotate-half form, as in kernels/attention/write_kv.h: with h = head_dim / 2,
 // dimensions i and i + h become x_i cos - x_(i+h) sin and x_(i+h) cos + x_i sin; the second product

@@ -7,6 +7,7 @@
 #include "base/math.h"
 #include "cuda/kernels/draw.h"
 #include "cuda/kernels/hidden_rows.h"
+#include "cuda/kernels/operand_tiles.h"
 #include "cuda/kernels/paged_attention.h"
 #include "cuda/runtime.h"
 #include "kernels/rope.h"
@@ -151,9 +152,11 @@ Result<void> CudaModel::allocate(ThreadPool& pool) {
   const size_t saved_bytes = static_cast<size_t>(limits.num_hidden_slots) *
                              static_cast<size_t>(config_.hidden_size) * sizeof(float);
   if (done = take(DeviceBuffer::allocate(saved_bytes), saved_hidden_); !done) return done;
-  if (done = take(DeviceWorkspace::allocate(config_, limits, options_.quantization), workspace_);
-      !done)
-    return done;
+  done = take(
+      DeviceWorkspace::allocate(stream_.handle(), config_, limits, options_.quantization),
+      workspace_
+  );
+  if (!done) return done;
   done = take(
       StepInputs::allocate(
           largest_shape(config_, limits), kv_cache_.padding_slot(), group_of(config_)
@@ -226,6 +229,7 @@ StepShape CudaModel::decode_shape(StepShape own, int32_t num_sequences) const {
   own.num_blocks_per_sequence = largest_shape(config_, options_.limits).num_blocks_per_sequence;
   own.num_tiles = num_tiles_max(config_, own.num_tokens);
   own.num_logits = own.num_tokens;
+  own.is_decode = true;
   return own;
 }
 
@@ -240,6 +244,7 @@ StepShape CudaModel::layers_shape(StepShape own, int32_t num_tokens) const {
       num_tiles_max(config_, own.num_tokens),
       div_ceil(num_rows, kAttentionTileRows) + own.num_sequences
   );
+  own.is_decode = false;
   return own;
 }
 
@@ -308,7 +313,10 @@ StepResult CudaModel::wait() {
 }
 
 size_t CudaModel::num_step_weight_bytes() const {
-  const size_t embedding = static_cast<size_t>(config_.vocab_size * config_.hidden_size) * 2;
+  const size_t embedding = sizeof(uint16_t) * num_weight_elements(
+                                                  static_cast<size_t>(config_.vocab_size),
+                                                  static_cast<size_t>(config_.hidden_size)
+                                              );
   const bool has_own_head = weights_.lm_head.data != weights_.embedding;
   return num_weight_bytes() - (has_own_head ? embedding : 0);
 }

@@ -68,8 +68,9 @@ inline Logits run_prompt(
       if (sequences[n].num_left() > 0) chunks.push_back({&sequences[n], 1});
     }
     const size_t place = chunks.size() / 2;
-    const bool is_near_the_end = sequences[0].num_left() <= 12;
-    const int32_t count = std::min(is_near_the_end ? chunk : 60, sequences[0].num_left());
+    const int32_t num_before = sequences[0].num_left() - 12;
+    const int32_t count =
+        num_before > 0 ? std::min(60, num_before) : std::min(chunk, sequences[0].num_left());
     chunks.insert(chunks.begin() + static_cast<ptrdiff_t>(place), {&sequences[0], count});
     const ForwardBatch batch = make_batch(chunks, model.block_size());
     const std::span<const float> logits = model.forward(batch);

@@ -36,28 +36,31 @@ void DeviceDecoder::attention_block(
   const ModelConfig& config = parts_.config;
   const DeviceLayer& weights = parts_.weights.layers[index];
   const DeviceWorkspace& space = parts_.workspace;
-  const auto num_heads = static_cast<size_t>(config.num_heads);
   const size_t num_tokens = step.shape.num_tokens;
-  const KvBlocks cache = parts_.kv_cache.layer(index);
 
-  norm(stream, space.hidden, num_tokens, weights.attention_norm);
-  multiply(stream, weights.qkv, {.x = space.normed, .num_tokens = num_tokens, .out = space.qkv});
-  write_kv(
+  multiply_normed(
+      stream,
+      {.x = space.hidden, .weight = weights.attention_norm},
+      weights.qkv,
+      {.x = space.normed, .num_tokens = num_tokens, .out = space.qkv}
+  );
+  attend(
       stream,
       {.qkv = space.qkv,
        .num_tokens = num_tokens,
-       .num_heads = num_heads,
+       .num_heads = static_cast<size_t>(config.num_heads),
        .q_norm = weights.q_norm,
        .k_norm = weights.k_norm,
        .norm_eps = static_cast<float>(config.rms_norm_eps),
        .rope = parts_.rope.as<float>(),
        .positions = step.positions,
        .slots = step.slots,
-       .cache = cache,
+       .cache = parts_.kv_cache.layer(index),
        .q = space.query,
-       .q_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))}
+       .q_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))},
+      step,
+      context_len_max
   );
-  attend(stream, cache, step, context_len_max);
   multiply(
       stream,
       weights.attention_out,
@@ -69,15 +72,16 @@ void DeviceDecoder::attention_block(
   sum_over_ranks(stream, num_tokens);
 }
 
-// The same bits in either way.
+// The same bits in every way.
 void DeviceDecoder::attend(
-    StreamHandle stream, const KvBlocks& cache, const StepView& step, size_t context_len_max
+    StreamHandle stream, const WriteKvArgs& fresh, const StepView& step, size_t context_len_max
 ) const {
   const DeviceWorkspace& space = parts_.workspace;
   const PagedAttentionArgs args = {
-      .q = space.query,
-      .num_heads = static_cast<size_t>(parts_.config.num_heads),
-      .cache = cache,
+      .q = fresh.q,
+      .num_tokens = fresh.num_tokens,
+      .num_heads = fresh.num_heads,
+      .cache = fresh.cache,
       .positions = step.positions,
       .cu_seqlens = step.cu_seqlens,
       .block_tables = step.block_tables,
@@ -85,18 +89,23 @@ void DeviceDecoder::attend(
       .tiles = step.tiles,
       .num_tiles = step.shape.num_tiles,
       .out = space.attention};
-  if (args.num_tiles > DeviceWorkspace::kSplitTilesMax) return paged_attention(stream, args);
   AttentionPartials partials = space.partials;
   partials.num_splits_max = div_ceil(context_len_max, kSplitPositions);
+  const bool has_few_tiles = args.num_tiles <= DeviceWorkspace::kSplitTilesMax;
+  if (has_few_tiles && step.shape.is_decode) {
+    return decode_attention(stream, args, partials, fresh);
+  }
+  write_kv(stream, fresh);
+  if (!has_few_tiles) return paged_attention(stream, args);
   paged_attention_in_splits(stream, args, partials);
 }
 
 void DeviceDecoder::mlp_block(StreamHandle stream, size_t index, size_t num_tokens) const {
   const DeviceLayer& weights = parts_.weights.layers[index];
   const DeviceWorkspace& space = parts_.workspace;
-  norm(stream, space.hidden, num_tokens, weights.mlp_norm);
-  multiply(
+  multiply_normed(
       stream,
+      {.x = space.hidden, .weight = weights.mlp_norm},
       weights.gate_up,
       {.x = space.normed,
        .num_tokens = num_tokens,
@@ -126,9 +135,9 @@ void DeviceDecoder::logits(StreamHandle stream, const StepView& step) const {
        .num_rows = num_logits,
        .out = space.logits_hidden}
   );
-  norm(stream, space.logits_hidden, num_logits, parts_.weights.final_norm);
-  multiply(
+  multiply_normed(
       stream,
+      {.x = space.logits_hidden, .weight = parts_.weights.final_norm},
       parts_.weights.lm_head,
       {.x = space.normed, .num_tokens = num_logits, .out = own_logits(num_logits)}
   );
@@ -169,24 +178,23 @@ void DeviceDecoder::sum_over_ranks(StreamHandle stream, size_t num_tokens) const
   parts_.communicator->all_reduce_sum(stream, parts_.workspace.hidden, num_tokens * hidden_size());
 }
 
+LinearArgs DeviceDecoder::linear_args(const DeviceMatrix& matrix, const Product& product) {
+  return {
+      .x = product.x,
+      .num_tokens = product.num_tokens,
+      .num_inputs = matrix.num_inputs,
+      .weights = static_cast<const uint16_t*>(matrix.data),
+      .num_rows = matrix.num_rows,
+      .bias = matrix.bias,
+      .epilogue = product.epilogue,
+      .out = product.out,
+      .activation = product.activation};
+}
+
 void DeviceDecoder::multiply(
     StreamHandle stream, const DeviceMatrix& matrix, const Product& product
 ) const {
-  if (!matrix.format) {
-    linear(
-        stream,
-        {.x = product.x,
-         .num_tokens = product.num_tokens,
-         .num_inputs = matrix.num_inputs,
-         .weights = static_cast<const uint16_t*>(matrix.data),
-         .num_rows = matrix.num_rows,
-         .bias = matrix.bias,
-         .epilogue = product.epilogue,
-         .out = product.out,
-         .activation = product.activation}
-    );
-    return;
-  }
+  if (!matrix.format) return linear(stream, linear_args(matrix, product));
   uint16_t* const rotated = parts_.workspace.rotated;
   rotate_rows(
       stream,
@@ -211,18 +219,19 @@ void DeviceDecoder::multiply(
   );
 }
 
-// To `normed`.
-void DeviceDecoder::norm(StreamHandle stream, const float* x, size_t num_rows, const float* weight)
-    const {
-  rms_norm(
-      stream,
-      {.x = x,
-       .num_tokens = num_rows,
-       .hidden = hidden_size(),
-       .weight = weight,
-       .eps = static_cast<float>(parts_.config.rms_norm_eps),
-       .out = parts_.workspace.normed}
-  );
+void DeviceDecoder::multiply_normed(
+    StreamHandle stream, const NormedRows& rows, const DeviceMatrix& matrix, const Product& product
+) const {
+  const RmsNormArgs norm = {
+      .x = rows.x,
+      .num_tokens = product.num_tokens,
+      .hidden = hidden_size(),
+      .weight = rows.weight,
+      .eps = static_cast<float>(parts_.config.rms_norm_eps),
+      .out = parts_.workspace.normed};
+  if (!matrix.format) return linear_of_normed(stream, norm, linear_args(matrix, product));
+  rms_norm(stream, norm);
+  multiply(stream, matrix, product);
 }
 
 }  // namespace millrace::cuda

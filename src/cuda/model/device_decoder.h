@@ -5,6 +5,7 @@
 
 #include "cuda/communicator.h"
 #include "cuda/kernels/linear.h"
+#include "cuda/kernels/write_kv.h"
 #include "cuda/model/device_kv_cache.h"
 #include "cuda/model/device_weights.h"
 #include "cuda/model/device_workspace.h"
@@ -45,22 +46,37 @@ class DeviceDecoder {
     uint16_t* activation = nullptr;
   };
 
+  // Rows of the residual stream, and what weighs them when they are normed.
+  struct NormedRows {
+    const float* x = nullptr;       // [num_tokens, hidden]
+    const float* weight = nullptr;  // [hidden]
+  };
+
   // The kernel that is for the matrix's format.
   void multiply(StreamHandle stream, const DeviceMatrix& matrix, const Product& product) const;
+
+  // REQUIRES: product.x is the workspace's `normed`.
+  void multiply_normed(
+      StreamHandle stream,
+      const NormedRows& rows,
+      const DeviceMatrix& matrix,
+      const Product& product
+  ) const;
+  static LinearArgs linear_args(const DeviceMatrix& matrix, const Product& product);
 
   // The two halves of a layer; each adds to the residual stream `hidden`.
   void attention_block(
       StreamHandle stream, size_t index, const StepView& step, size_t context_len_max
   ) const;
+  // From qkv, and what it writes of k and v, to the workspace's attention.
   void attend(
-      StreamHandle stream, const KvBlocks& cache, const StepView& step, size_t context_len_max
+      StreamHandle stream, const WriteKvArgs& fresh, const StepView& step, size_t context_len_max
   ) const;
   void mlp_block(StreamHandle stream, size_t index, size_t num_tokens) const;
   void join_logits(StreamHandle stream, size_t num_logits) const;
   // How a part of a product goes into the residual stream, to be summed over all ranks.
   LinearEpilogue residual_epilogue() const;
   void sum_over_ranks(StreamHandle stream, size_t num_tokens) const;
-  void norm(StreamHandle stream, const float* x, size_t num_rows, const float* weight) const;
 
   // This rank's part of the logits.
   float* own_logits(size_t num_logits) const;

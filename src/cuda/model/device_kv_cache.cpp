@@ -27,6 +27,9 @@ Result<DeviceKvCache> DeviceKvCache::allocate(const ModelConfig& config, const S
   if (shape.num_blocks <= 0 || num_slots > INT32_MAX) {
     return invalid_argument("1 to 2^31 - 1 token slots, with one block for padding", "num_blocks");
   }
+  if (num_slots > UINT32_MAX / int64_t{config.num_kv_heads}) {
+    return invalid_argument("fewer than 2^32 token slots of all heads", "num_blocks");
+  }
   const auto num_blocks = static_cast<size_t>(shape.num_blocks) + 1;
   const std::optional<size_t> num_bytes =
       checked_mul(num_blocks, block_bytes(config, shape.block_size));

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cuda/kernels/linear.h"
+#include "cuda/kernels/operand_tiles.h"
 #include "cuda/model/quantized_device_weights.h"
 #include "cuda/model/weight_upload.h"
 #include "model/weight_names.h"
@@ -20,6 +22,12 @@ bool is_matrix(const TensorInfo& tensor) {
 
 size_t num_elements(const TensorInfo& tensor) {
   return static_cast<size_t>(tensor.num_rows() * tensor.row_length());
+}
+
+size_t num_packed(const TensorInfo& tensor) {
+  return num_weight_elements(
+      static_cast<size_t>(tensor.num_rows()), static_cast<size_t>(tensor.row_length())
+  );
 }
 
 // Copies tensors whose names and shapes were checked into pieces of the arena.
@@ -40,17 +48,21 @@ class Placement {
 
   // Tensors one below the other.
   DeviceMatrix matrix(const std::vector<std::string>& names) {
-    auto* const place = memory_.take<uint16_t>(num_elements_of(names));
-    uint16_t* to = place;
+    const DeviceMatrix matrix = take_matrix(names, LinearEpilogue::kStore);
+    size_t first_row = 0;
     for (const std::string& name : names) {
-      const TensorInfo& tensor = find(name);
-      upload_.copy_as_bfloat16(tensor, to);
-      to += num_elements(tensor);
-      count_tensor();
+      pack(name, matrix, RowPlaces::kFollowing, first_row);
+      first_row += static_cast<size_t>(find(name).num_rows());
     }
-    const auto num_inputs = static_cast<size_t>(find(names.front()).row_length());
-    return {
-        .data = place, .num_rows = num_elements_of(names) / num_inputs, .num_inputs = num_inputs};
+    return matrix;
+  }
+
+  // Of kSiluMul.
+  DeviceMatrix gate_up(const std::string& gate, const std::string& up) {
+    const DeviceMatrix matrix = take_matrix({gate, up}, LinearEpilogue::kSiluMul);
+    pack(gate, matrix, RowPlaces::kGate, 0);
+    pack(up, matrix, RowPlaces::kUp, 0);
+    return matrix;
   }
 
   const float* vector(const std::vector<std::string>& names) {
@@ -66,6 +78,26 @@ class Placement {
   }
 
  private:
+  // Memory for all rows, zeros.
+  DeviceMatrix take_matrix(const std::vector<std::string>& names, LinearEpilogue epilogue) {
+    const auto num_inputs = static_cast<size_t>(find(names.front()).row_length());
+    const size_t num_rows = num_elements_of(names) / num_inputs;
+    const size_t size =
+        num_weight_elements(num_linear_panels(num_rows, epilogue) * kTileRows, num_inputs);
+    auto* const place = memory_.take<uint16_t>(size);
+    upload_.clear(place, size);
+    return {.data = place, .num_rows = num_rows, .num_inputs = num_inputs};
+  }
+  void pack(
+      const std::string& name, const DeviceMatrix& matrix, RowPlaces places, size_t first_row
+  ) {
+    auto* const packed = const_cast<uint16_t*>(static_cast<const uint16_t*>(matrix.data));
+    upload_.pack_as_bfloat16(
+        find(name), {.packed = packed, .places = places, .first_row = first_row}
+    );
+    count_tensor();
+  }
+
   const TensorInfo& find(const std::string& name) const {
     const TensorInfo* const tensor = source_.find(name);
     CHECK(tensor != nullptr, "the tensor is among those that were checked");
@@ -95,7 +127,6 @@ DeviceLayer place_layer(const ModelConfig& config, size_t index, Placement& plac
   const std::string mlp = prefix + "mlp.";
   const std::vector<std::string> qkv = {
       attention + "q_proj.", attention + "k_proj.", attention + "v_proj."};
-  const std::vector<std::string> gate_up = {mlp + "gate_proj.", mlp + "up_proj."};
   const auto with = [](std::vector<std::string> names, const char* end) {
     for (std::string& name : names) name += end;
     return names;
@@ -113,10 +144,10 @@ DeviceLayer place_layer(const ModelConfig& config, size_t index, Placement& plac
     layer.attention_out.bias = placement.vector({attention + "o_proj.bias"});
   }
   layer.mlp_norm = placement.vector({prefix + "post_attention_layernorm.weight"});
-  layer.gate_up = placement.matrix(with(gate_up, "weight"));
+  layer.gate_up = placement.gate_up(mlp + "gate_proj.weight", mlp + "up_proj.weight");
   layer.down = placement.matrix({mlp + "down_proj.weight"});
   if (config.mlp_bias) {
-    layer.gate_up.bias = placement.vector(with(gate_up, "bias"));
+    layer.gate_up.bias = placement.vector({mlp + "gate_proj.bias", mlp + "up_proj.bias"});
     layer.down.bias = placement.vector({mlp + "down_proj.bias"});
   }
   return layer;
@@ -135,12 +166,13 @@ Result<std::optional<QuantizedFormat>> device_quantization(
   );
 }
 
-// An upper bound: tensors that lie one below the other take less than one by one.
+// An upper bound: tensors that lie one below the other, or in turn, take less than one by one, as
+// each is padded to whole panels here.
 size_t device_weight_bytes(const ModelConfig& config, std::optional<QuantizedFormat> quantization) {
   if (quantization) return quantized_device_weight_bytes(config, *quantization);
   size_t num_bytes = 0;
   for (const TensorInfo& tensor : expected_tensors(config)) {
-    num_bytes += is_matrix(tensor) ? DeviceArena::piece_bytes<uint16_t>(num_elements(tensor))
+    num_bytes += is_matrix(tensor) ? DeviceArena::piece_bytes<uint16_t>(num_packed(tensor))
                                    : DeviceArena::piece_bytes<float>(num_elements(tensor));
   }
   return num_bytes;

@@ -1,7 +1,7 @@
-// The weights of a dense decoder on a device: matrices bfloat16 [N, K], row-major, as in the
-// checkpoint, q, k and v one below the other, and gate and up; or quantized, the bytes that the
-// processor keeps (quantized_device_weights.h). Norms and biases float32. Copied once at load, then
-// read-only.
+// The weights of a dense decoder on a device: matrices bfloat16 [N, K] in the layout that linear()
+// multiplies (operand_tiles.h), q, k and v one below the other, gate and up eight rows in turn; or
+// quantized, the bytes that the processor keeps (quantized_device_weights.h). Norms and biases
+// float32. Copied once at load, then read-only.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ namespace millrace::cuda {
 
 // A matrix and the bias of its product: addresses on the device.
 struct DeviceMatrix {
-  // bfloat16 [num_rows, num_inputs]; or the bytes of a QuantizedMatrix, gate's panels and up's in
-  // turn.
+  // bfloat16 [num_rows, num_inputs], packed; or the bytes of a QuantizedMatrix, gate's panels and
+  // up's in turn.
   const void* data = nullptr;
   std::optional<QuantizedFormat> format = {};  // none: bfloat16
   size_t num_rows = 0;                         // of the checkpoint's tensors: not of padding
@@ -47,7 +47,7 @@ struct DeviceLayer {
 
 struct DeviceWeights {
   DeviceArena memory;
-  const uint16_t* embedding = nullptr;  // [vocab, hidden], bfloat16
+  const uint16_t* embedding = nullptr;  // [vocab, hidden], bfloat16, packed
   // [vocab, hidden]; the embedding, where they are tied and nothing is quantized.
   DeviceMatrix lm_head;
   const float* final_norm = nullptr;  // [hidden]

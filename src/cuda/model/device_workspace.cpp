@@ -4,6 +4,8 @@
 
 #include "base/math.h"
 #include "cuda/kernels/linear_quantized.h"
+#include "cuda/kernels/operand_tiles.h"
+#include "cuda/runtime.h"
 
 namespace millrace::cuda {
 namespace {
@@ -19,6 +21,7 @@ struct Counts {
   size_t logits;
   size_t head_parts;
   size_t partials;
+  size_t counters;
   size_t rotated;
 };
 
@@ -48,11 +51,11 @@ Counts counts_of(
   const auto q_size = static_cast<size_t>(config.q_size());
   return {
       .hidden = tokens * hidden,
-      .normed = std::max(tokens, rows) * hidden,
+      .normed = num_token_elements(std::max(tokens, rows), hidden),
       .qkv = tokens * static_cast<size_t>(config.q_size() + 2 * config.kv_size()),
       .query = tokens * q_size,
-      .attention = tokens * q_size,
-      .activation = tokens * static_cast<size_t>(config.intermediate_size),
+      .attention = num_token_elements(tokens, q_size),
+      .activation = num_token_elements(tokens, static_cast<size_t>(config.intermediate_size)),
       .logits_hidden = rows * hidden,
       .logits = rows * static_cast<size_t>(config.vocab_size),
       .head_parts = rows * static_cast<size_t>(config.num_head_parts.value_or(0)) *
@@ -63,6 +66,7 @@ Counts counts_of(
           static_cast<size_t>(config.num_kv_heads),
           static_cast<size_t>(config.head_dim)
       ),
+      .counters = DeviceWorkspace::kSplitTilesMax * static_cast<size_t>(config.num_kv_heads),
       .rotated = quantization ? num_rotated(config, limits) : 0,
   };
 }
@@ -75,7 +79,7 @@ size_t DeviceWorkspace::num_bytes(
     std::optional<QuantizedFormat> quantization
 ) {
   const Counts counts = counts_of(config, limits, quantization);
-  size_t num_bytes = 0;
+  size_t num_bytes = DeviceArena::piece_bytes<uint32_t>(counts.counters);
   for (const size_t floats :
        {counts.hidden,
         counts.qkv,
@@ -93,6 +97,7 @@ size_t DeviceWorkspace::num_bytes(
 }
 
 Result<DeviceWorkspace> DeviceWorkspace::allocate(
+    StreamHandle stream,
     const ModelConfig& config,
     const RunnerLimits& limits,
     std::optional<QuantizedFormat> quantization
@@ -113,7 +118,9 @@ Result<DeviceWorkspace> DeviceWorkspace::allocate(
   if (counts.head_parts > 0) space.head_parts = space.memory.take<float>(counts.head_parts);
   space.partials = {
       .num_splits_max = num_splits_max(limits),
-      .memory = space.memory.take<float>(counts.partials)};
+      .memory = space.memory.take<float>(counts.partials),
+      .counters = space.memory.take<uint32_t>(counts.counters)};
+  set_bytes(stream, space.partials.counters, 0, counts.counters * sizeof(uint32_t));
   if (quantization) space.rotated = space.memory.take<uint16_t>(counts.rotated);
   return space;
 }

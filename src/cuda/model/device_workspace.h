@@ -15,7 +15,8 @@
 
 namespace millrace::cuda {
 
-// Addresses on the device; T = max_num_batched_tokens, L = max_num_logits.
+// Addresses on the device; T = max_num_batched_tokens, L = max_num_logits. `normed`, `attention`
+// and `activation` in tiles of tokens (operand_tiles.h), the others row-major.
 struct DeviceWorkspace {
   // Steps with so few tiles of attention cut contexts into splits too: decodes, mostly.
   static constexpr size_t kSplitTilesMax = 64;
@@ -34,8 +35,10 @@ struct DeviceWorkspace {
   uint16_t* rotated = nullptr;
   AttentionPartials partials;  // of steps with up to kSplitTilesMax tiles
 
-  // kResourceExhausted: the device has not as much.
+  // The partials' counters become zero in the stream. kResourceExhausted: the device has not as
+  // much.
   static Result<DeviceWorkspace> allocate(
+      StreamHandle stream,
       const ModelConfig& config,
       const RunnerLimits& limits,
       std::optional<QuantizedFormat> quantization

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "cuda/kernels/operand_tiles.h"
 #include "cuda/model/weight_upload.h"
 #include "model/stored_weights.h"
 
@@ -51,9 +52,11 @@ size_t matrix_bytes(QuantizedFormat format, MatrixSize size, bool has_bias) {
   return DeviceArena::piece_bytes<std::byte>(*num_bytes) + DeviceArena::piece_bytes<float>(bias);
 }
 
-// Elements of the embedding, which ranks that share the head all have whole.
+// Elements of the embedding, packed, which ranks that share the head all have whole.
 size_t num_embedded(const ModelConfig& config) {
-  return static_cast<size_t>(config.vocab_size * config.hidden_size);
+  return num_weight_elements(
+      static_cast<size_t>(config.vocab_size), static_cast<size_t>(config.hidden_size)
+  );
 }
 
 // Copies what is in host memory into pieces of the arena.
@@ -163,7 +166,8 @@ Result<DeviceWeights> load_quantized_device_weights(
   const TensorInfo* const embedding = source.find(kEmbedding);
   CHECK(embedding != nullptr, "the tensor is among those that were checked");
   auto* const table = weights.memory.take<uint16_t>(num_embedded(config));
-  upload->copy_as_bfloat16(*embedding, table);
+  upload->clear(table, num_embedded(config));
+  upload->pack_as_bfloat16(*embedding, {.packed = table});
   weights.embedding = table;
   for (const LayerWeights& layer : host->layers) {
     weights.layers.push_back(place_layer(sizes, layer, placement));

@@ -13,6 +13,7 @@
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/test_files.h"
 #include "cuda/cuda_runner.h"
+#include "cuda/kernels/operand_tiles.h"
 #include "cuda/model/cuda_model.h"
 #include "cuda/model/cuda_model_test_data.h"
 #include "cuda/model/device_weights.h"
@@ -213,7 +214,9 @@ TEST_P(QuantizedOnDevice, ReadsStoredWeights) {
 TEST_P(QuantizedOnDevice, SaysWhatItTakes) {
   const std::unique_ptr<CudaModel> model = load(config(), Launch::kKernels);
   EXPECT_EQ(model->num_weight_bytes(), device_weight_bytes(config(), format()));
-  EXPECT_EQ(model->num_weight_bytes() - model->num_step_weight_bytes(), 103 * 52 * 2);
+  EXPECT_EQ(
+      model->num_weight_bytes() - model->num_step_weight_bytes(), num_weight_elements(103, 52) * 2
+  );
   const size_t rotated = 80 * 128 * 2;  // intermediate, padded to groups of 64
   EXPECT_EQ(
       CudaModel::workspace_bytes(config(), kLimits, format()),

@@ -143,6 +143,7 @@ StepShape shape_of(const ForwardBatch& batch, size_t group) {
       .num_draws = static_cast<size_t>(std::ranges::count_if(batch.draws, is_drawn)),
       .num_logprob_rows = static_cast<size_t>(std::ranges::count_if(batch.draws, has_logprobs)),
       .num_pending = batch.pending.size(),
+      .is_decode = batch.num_sequences() == batch.num_tokens(),
   };
 }
 

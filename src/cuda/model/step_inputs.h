@@ -32,6 +32,9 @@ struct StepShape {
   size_t num_draws = 0;         // rows of logits that a token is drawn from
   size_t num_logprob_rows = 0;  // those of them whose logprobs are wanted
   size_t num_pending = 0;       // tokens that the step before draws
+  // Token i is sequence i's only one, or padding. As many tokens as sequences do not say so: of a
+  // graph of layers' both are the most that there may be.
+  bool is_decode = false;
 
   friend bool operator==(const StepShape&, const StepShape&) = default;
 };

@@ -23,7 +23,11 @@ Result<WeightUpload> WeightUpload::create(
   if (!first) return first.error();
   Result<Stage> second = make_stage(num_bytes);
   if (!second) return second.error();
-  return WeightUpload(source, stream, pool, *std::move(first), *std::move(second));
+  Result<DeviceBuffer> rows = DeviceBuffer::allocate(num_bytes);
+  if (!rows) return rows.error();
+  return WeightUpload(
+      source, stream, pool, *std::move(first), *std::move(second), *std::move(rows)
+  );
 }
 
 Result<WeightUpload::Stage> WeightUpload::make_stage(size_t num_bytes) {
@@ -46,7 +50,11 @@ void WeightUpload::send(Stage& stage, std::span<const std::byte> host, void* to)
   stage.is_free.record(stream_);
 }
 
-void WeightUpload::copy_as_bfloat16(const TensorInfo& tensor, uint16_t* to) {
+void WeightUpload::clear(uint16_t* packed, size_t num_elements) {
+  set_bytes(stream_, packed, 0, num_elements * sizeof(uint16_t));
+}
+
+void WeightUpload::pack_as_bfloat16(const TensorInfo& tensor, Place place) {
   const int64_t row_length = tensor.row_length();
   if (row_length == 0) return;
   const std::span<const std::byte> stored = tensor.storage == StorageType::kBF16
@@ -67,7 +75,17 @@ void WeightUpload::copy_as_bfloat16(const TensorInfo& tensor, uint16_t* to) {
     } else {
       std::memcpy(rows.data(), stored.data() + begin * sizeof(uint16_t), rows.size_bytes());
     }
-    send(stage, std::as_bytes(rows), to + begin);
+    auto* const on_device = rows_.as<uint16_t>();
+    send(stage, std::as_bytes(rows), on_device);
+    pack_weights(
+        stream_,
+        {.rows = on_device,
+         .num_rows = static_cast<size_t>(num_rows),
+         .num_inputs = static_cast<size_t>(row_length),
+         .places = place.places,
+         .first_row = place.first_row + static_cast<size_t>(row),
+         .packed = place.packed}
+    );
   }
 }
 

@@ -1,16 +1,20 @@
 // Tensors on their way from a checkpoint to a device: rows are converted into one of two pinned
-// pieces of host memory while the other is copied.
+// pieces of host memory while the other is copied; those of matrices go to a piece of the device's
+// memory, from which they are packed.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/weight_source.h"
+#include "cuda/device_buffer.h"
 #include "cuda/event.h"
+#include "cuda/kernels/pack_weights.h"
 #include "cuda/pinned_buffer.h"
 #include "cuda/stream.h"
 
@@ -20,14 +24,23 @@ namespace millrace::cuda {
 class WeightUpload {
  public:
   // `row_length_max`: elements of the longest row. Borrows source, stream and pool.
-  // kResourceExhausted: no such host memory.
+  // kResourceExhausted: no such host memory, or device memory.
   static Result<WeightUpload> create(
       const WeightSource& source, StreamHandle stream, ThreadPool& pool, size_t row_length_max
   );
 
-  // Into the stream; `to` is device memory for all elements of the tensor. REQUIRES: a tensor of
-  // the source that check_readable() lets pass.
-  void copy_as_bfloat16(const TensorInfo& tensor, uint16_t* to);
+  // Where the rows of a tensor go in a matrix of the device: see PackWeightsArgs.
+  struct Place {
+    uint16_t* packed = nullptr;
+    RowPlaces places = RowPlaces::kFollowing;
+    size_t first_row = 0;
+  };
+
+  // Zeros for num_weight_elements(), before the rows of a matrix.
+  void clear(uint16_t* packed, size_t num_elements);
+  // Into the stream. REQUIRES: a tensor of the source that check_readable() lets pass.
+  void pack_as_bfloat16(const TensorInfo& tensor, Place place);
+  // `to` is device memory for all elements of the tensor.
   void copy_as_float(const TensorInfo& tensor, float* to);
   // As they are. `bytes` may be gone when this returns.
   void copy_bytes(std::span<const std::byte> bytes, void* to);
@@ -41,12 +54,18 @@ class WeightUpload {
   };
 
   WeightUpload(
-      const WeightSource& source, StreamHandle stream, ThreadPool& pool, Stage first, Stage second
+      const WeightSource& source,
+      StreamHandle stream,
+      ThreadPool& pool,
+      Stage first,
+      Stage second,
+      DeviceBuffer rows
   )
       : source_(source),
         stream_(stream),
         pool_(pool),
-        stages_{std::move(first), std::move(second)} {}
+        stages_{std::move(first), std::move(second)},
+        rows_(std::move(rows)) {}
 
   static Result<Stage> make_stage(size_t num_bytes);
 
@@ -62,6 +81,7 @@ class WeightUpload {
   StreamHandle stream_;
   ThreadPool& pool_;
   std::array<Stage, 2> stages_;
+  DeviceBuffer rows_;  // as long as a stage, row-major
   size_t next_ = 0;
 };
 

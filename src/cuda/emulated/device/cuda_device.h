@@ -123,6 +123,11 @@ inline uint32_t load_word(const void* from) {
   return result;
 }
 
+inline void store_word(void* to, uint32_t value) {
+  CHECK(reinterpret_cast<uintptr_t>(to) % sizeof(uint32_t) == 0, "a store of 4 aligned bytes");
+  std::memcpy(to, &value, sizeof value);
+}
+
 inline Words4 load_streaming(const void* from) {
   return load_words(from);
 }
@@ -132,10 +137,19 @@ inline void store_words(void* to, const Words4& value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+inline void prefetch(const void* /*from*/) {}
+
 // A thread runs until it waits, so nobody comes between.
 template <class T>
 void add_to_shared(T* to, T value) {
   *to += value;
+}
+
+inline bool is_last_block(uint32_t* counter, uint32_t num_blocks) {
+  CHECK(*counter < num_blocks, "a counter is zero before the first block counts itself");
+  if (++*counter < num_blocks) return false;
+  *counter = 0;
+  return true;
 }
 
 inline double double_from_words(uint32_t lower, uint32_t upper) {
@@ -147,6 +161,22 @@ inline float float_from_bits(uint32_t bits) {
 }
 inline uint32_t bits_from_float(float value) {
   return std::bit_cast<uint32_t>(value);
+}
+
+inline float larger_number(float a, float b) {
+  return std::fmax(a, b);
+}
+inline float smaller_number(float a, float b) {
+  return std::fmin(a, b);
+}
+
+inline uint32_t bfloat16_numbers(float lower, float upper) {
+  CHECK(lower == lower && upper == upper, "numbers");
+  const auto rounded = [](float value) {
+    const uint32_t bits = bits_from_float(value);
+    return (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+  };
+  return rounded(lower) | rounded(upper) << 16;
 }
 
 inline float fused_multiply_add(float a, float b, float c) {

@@ -127,9 +127,12 @@ __device__ inline void store_words(void* to, const Words4& value) {
   *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Four bytes from an address that is a multiple of 4.
+// Four bytes from and to an address that is a multiple of 4.
 __device__ inline uint32_t load_word(const void* from) {
   return *static_cast<const uint32_t*>(from);
+}
+__device__ inline void store_word(void* to, uint32_t value) {
+  *static_cast<uint32_t*>(to) = value;
 }
 
 // The same as load_words() from memory that no kernel writes and that is read once, past the
@@ -149,6 +152,11 @@ __device__ inline Words4 load_streaming(const void* from) {
   return result;
 }
 
+// The line of 128 bytes around an address, to the cache that all multiprocessors share.
+__device__ inline void prefetch(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));
+}
+
 // *to += value, as one step that no other thread of the block comes between. Integers: the sum
 // does not depend on who comes first.
 __device__ inline void add_to_shared(uint32_t* to, uint32_t value) {
@@ -157,6 +165,18 @@ __device__ inline void add_to_shared(uint32_t* to, uint32_t value) {
 __device__ inline void add_to_shared(uint64_t* to, uint64_t value) {
   static_assert(sizeof(uint64_t) == sizeof(unsigned long long));
   atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
+
+// Whether the block is the last of `num_blocks` that come here; then the counter, in device memory
+// and zero at first, is zero again. Called by one thread of each: what the blocks wrote before a
+// barrier before it, the last block's threads see after a barrier behind it.
+__device__ inline bool is_last_block(uint32_t* counter, uint32_t num_blocks) {
+  uint32_t num_before = 0;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+               : "=r"(num_before)
+               : "l"(__cvta_generic_to_global(counter)), "r"(num_blocks - 1)
+               : "memory");
+  return num_before == num_blocks - 1;
 }
 
 // Of the lower and the upper half of its bits.
@@ -169,6 +189,22 @@ __device__ inline float float_from_bits(uint32_t bits) {
 }
 __device__ inline uint32_t bits_from_float(float value) {
   return __float_as_uint(value);
+}
+
+// Of two numbers; of a number and a NaN, the number. Of two zeros, either.
+__device__ inline float larger_number(float a, float b) {
+  return fmaxf(a, b);
+}
+__device__ inline float smaller_number(float a, float b) {
+  return fminf(a, b);
+}
+
+// Two numbers to bfloat16, to nearest, ties to even; the first in the lower half of the word.
+// REQUIRES: neither is NaN.
+__device__ inline uint32_t bfloat16_numbers(float lower, float upper) {
+  uint32_t result;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(upper), "f"(lower));
+  return result;
 }
 
 // a * b + c, rounded once.
