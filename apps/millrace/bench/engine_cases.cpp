@@ -96,6 +96,17 @@ std::vector<ForwardBatch> batches_of(const SpeedCase& speed_case, const SpeedLay
                                                   : decode_batches(speed_case, layout);
 }
 
+void draw_tokens(SpeedPhase phase, std::vector<ForwardBatch>& batches) {
+  for (size_t step = 0; step < batches.size(); ++step) {
+    ForwardBatch& batch = batches[step];
+    batch.draws.assign(batch.logit_rows.size(), DrawParams{});
+    if (phase == SpeedPhase::kPrefill || step == 0) continue;
+    for (int32_t i = 0; i < batch.num_tokens(); ++i)
+      batch.pending.push_back({.token = i, .row = i});
+    std::ranges::fill(batch.token_ids, kPendingToken);
+  }
+}
+
 std::vector<ForwardBatch> context_batches(
     int32_t context_len, int32_t num_sequences, const SpeedLayout& layout
 ) {

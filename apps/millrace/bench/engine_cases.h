@@ -39,6 +39,10 @@ struct SpeedLayout {
 // REQUIRES: room for the tokens in the layout; a decode's batch within max_num_batched_tokens.
 std::vector<ForwardBatch> batches_of(const SpeedCase& speed_case, const SpeedLayout& layout);
 
+// For runners that draw tokens (ModelRunner::draws_tokens()): greedy draws instead of logits, as
+// the engine asks for; of a decode, each step's tokens are those that the step before draws.
+void draw_tokens(SpeedPhase phase, std::vector<ForwardBatch>& batches);
+
 // Fills the first `context_len` tokens of `num_sequences` sequences. The first tokens of one
 // sequence are computed, as many as a step holds; all other blocks are copies of these: nothing
 // branches on what stands in the cache, so the times are those of a real context, and thousands of

@@ -68,6 +68,26 @@ TEST(SpeedCase, ADecodeComputesOneTokenOfEachSequenceAStep) {
   EXPECT_EQ((SpeedCase{SpeedPhase::kDecode, 4, 7, 9}).num_tokens_in_all(), 36);
 }
 
+TEST(SpeedCase, ADecodeTakesWhatTheStepBeforeDraws) {
+  auto batches = batches_of({SpeedPhase::kDecode, 2, 7, 3}, kLayout);
+  const std::vector<TokenId> first = batches[0].token_ids;
+  draw_tokens(SpeedPhase::kDecode, batches);
+  EXPECT_EQ(batches[0].token_ids, first);
+  EXPECT_TRUE(batches[0].pending.empty());
+  for (const ForwardBatch& batch : batches) EXPECT_EQ(batch.draws.size(), 2U);
+  for (size_t step = 1; step < 3; ++step) {
+    EXPECT_EQ(batches[step].token_ids, (std::vector<TokenId>{kPendingToken, kPendingToken}));
+    EXPECT_EQ(batches[step].pending, (std::vector<PendingToken>{{0, 0}, {1, 1}}));
+  }
+
+  auto prompts = batches_of({SpeedPhase::kPrefill, 3, 5, 30}, kLayout);
+  draw_tokens(SpeedPhase::kPrefill, prompts);
+  for (const ForwardBatch& batch : prompts) {
+    EXPECT_EQ(batch.draws.size(), batch.logit_rows.size());
+    EXPECT_TRUE(batch.pending.empty());
+  }
+}
+
 TEST(SpeedContext, FillsEveryBlockOfEverySequenceOnce) {
   for (const int32_t context_len : {1, 16, 24, 25, 63}) {
     const auto batches = context_batches(context_len, 3, kLayout);

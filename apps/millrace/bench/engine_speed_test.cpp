@@ -87,6 +87,48 @@ TEST(EngineSpeed, RunsEveryCaseAsOftenAsAsked) {
   EXPECT_TRUE(shown.contains("decode, batch 3, context 40"));
 }
 
+// A runner that draws tokens: says what it was asked, and computes nothing.
+class DrawingRunner : public ModelRunner {
+ public:
+  int64_t vocab_size() const override { return 103; }
+  int64_t max_model_len() const override { return 80; }
+  int32_t block_size() const override { return 16; }
+  int32_t num_blocks() const override { return 15; }
+  int32_t num_hidden_slots() const override { return 0; }
+  std::span<const float> forward(const ForwardBatch& batch) override {
+    EXPECT_TRUE(batch.draws.empty());
+    EXPECT_EQ(num_under_way_, 0);
+    return {};
+  }
+  bool draws_tokens() const override { return true; }
+  void launch(const ForwardBatch& batch) override {
+    EXPECT_EQ(batch.draws.size(), batch.logit_rows.size());
+    largest_num_under_way_ = std::max(largest_num_under_way_, ++num_under_way_);
+  }
+  StepResult wait() override {
+    EXPECT_GT(num_under_way_, 0);
+    --num_under_way_;
+    return {};
+  }
+
+  int num_under_way_ = 0;
+  int largest_num_under_way_ = 0;
+};
+
+TEST(EngineSpeed, GivesARunnerThatDrawsTheNextStepAhead) {
+  SpeedPlan plan = tiny_plan();
+  plan.read_limits = [] { return LimitReading{1.0, 1.0}; };
+  DrawingRunner runner;
+  const auto results = measure_speed(runner, plan, {});
+  EXPECT_EQ(results[3].samples.size(), 3U);
+  EXPECT_EQ(runner.num_under_way_, 0) << "nothing is left";
+  EXPECT_EQ(runner.largest_num_under_way_, 2);
+  std::stop_source stop;
+  stop.request_stop();
+  measure_speed(runner, plan, stop.get_token());
+  EXPECT_EQ(runner.num_under_way_, 0);
+}
+
 TEST(EngineSpeed, StopsWithWhatItHas) {
   ThreadPool pool(1);
   SpeedPlan plan = tiny_plan();
