@@ -280,11 +280,11 @@ Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::s
   return wrong_choice(flag.c_str(), "auto, float32, float16 or bfloat16", name);
 }
 
-Result<DeviceChoice> device_of_flag(const std::string& name) {
+Result<DeviceChoice> device_of_flag(const std::string& name, const std::string& flag) {
   if (name == "auto") return DeviceChoice::kAuto;
   if (name == "cpu") return DeviceChoice::kCpu;
   if (name == "cuda") return DeviceChoice::kCuda;
-  return wrong_choice("--device", "auto, cpu or cuda", name);
+  return wrong_choice(flag.c_str(), "auto, cpu or cuda", name);
 }
 
 Result<std::optional<Quantization>> quantization_of_flag(const std::string& name) {

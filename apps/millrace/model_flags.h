@@ -59,7 +59,7 @@ Result<LocalModel> load_with_progress(LocalModelOptions options);
 Result<std::optional<DType>> dtype_of_flag(const std::string& flag, const std::string& name);
 
 // --device: auto, cpu or cuda.
-Result<DeviceChoice> device_of_flag(const std::string& name);
+Result<DeviceChoice> device_of_flag(const std::string& name, const std::string& flag = "--device");
 
 // nullopt for "auto" and "none".
 Result<std::optional<Quantization>> quantization_of_flag(const std::string& name);

@@ -90,6 +90,9 @@ class Basics(unittest.TestCase):
              "--speculative-config takes --engine cpu"),
             (["bench", "grid", "--speculative-config", '{"method":"ngram","num_speculative_tokens":5}'],
              "--speculative-config takes --in-process"),
+            (["bench", "grid", "--in-process-device", "cuda"], "--in-process-device takes --in-process"),
+            (["bench", "grid", "--in-process", "smollm2", "--in-process-device", "gpu"],
+             "--in-process-device must be auto, cpu or cuda"),
             (["replay"], "FILE"),
             (["generate"], "--prompt"),
         ]:

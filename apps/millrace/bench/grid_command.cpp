@@ -17,9 +17,11 @@
 #include "bench/grid_point.h"
 #include "bench/in_process_load.h"
 #include "command_line.h"
+#include "cuda/runtime.h"
 #include "failure.h"
 #include "model_flags.h"
 #include "report/report.h"
+#include "server/model_device.h"
 #include "speculation_flag.h"
 #include "terminal.h"
 
@@ -33,6 +35,7 @@ struct GridFlags {
   std::string dtype = "auto";
   std::string quantization = "auto";
   int32_t num_threads = 0;
+  std::string in_process_device = "auto";
   std::optional<NgramSpeculation> speculation;
   std::vector<int64_t> batches = {1, 4, 8};
   std::vector<GridLengths> lengths = {
@@ -61,6 +64,11 @@ void add_flags(CommandLine& line, GridFlags& flags) {
       "--quantization", flags.quantization, "of that model: auto, none, int8, w8a8, int4 or stored"
   );
   line.add("--threads", flags.num_threads, "of that model (one a core)");
+  line.add(
+      "--in-process-device",
+      flags.in_process_device,
+      "what that model runs on: cpu, cuda, or auto (cpu)"
+  );
   add_speculation_flag(line, flags.speculation);
   line.add_callback(
       "--batch-size,--b",
@@ -126,6 +134,10 @@ Result<void> measure_server(const GridFlags& flags, BenchRun& run) {
   return {};
 }
 
+Result<DeviceChoice> device_choice(const GridFlags& flags) {
+  return device_of_flag(flags.in_process_device, "--in-process-device");
+}
+
 Result<LocalModel> load_model(const GridFlags& flags) {
   ModelFlags model;
   model.model = flags.in_process;
@@ -134,6 +146,7 @@ Result<LocalModel> load_model(const GridFlags& flags) {
   model.dtype = flags.dtype;
   model.quantization = flags.quantization;
   model.num_threads = flags.num_threads;
+  model.device = flags.in_process_device;
   model.speculation = flags.speculation;
   model.max_num_seqs = static_cast<int32_t>(
       std::max<int64_t>(model.max_num_seqs, *std::ranges::max_element(flags.batches))
@@ -143,13 +156,20 @@ Result<LocalModel> load_model(const GridFlags& flags) {
   return load_with_progress(*std::move(options));
 }
 
+// What the model runs on, as reports print it.
+Result<std::string> name_of_device(ModelDevice device) {
+  if (device == ModelDevice::kCpu) return short_cpu_name(cpu_model_name());
+  const Result<cuda::DeviceInfo> found = cuda::find_device(0);
+  if (!found) return found.error();
+  return found->name;
+}
+
 PointPlan in_process_plan(const GridFlags& flags, const PointSpec& spec, int64_t num_warmups) {
   PointPlan plan;
   plan.name = spec.name;
   plan.framework = flags.bench.target.framework.empty() ? "millrace" : flags.bench.target.framework;
   plan.version = flags.bench.output.version.empty() ? MILLRACE_VERSION : flags.bench.output.version;
-  plan.device = flags.bench.output.device.empty() ? short_cpu_name(cpu_model_name())
-                                                  : flags.bench.output.device;
+  plan.device = flags.bench.output.device;
   plan.backend = "in-process";
   plan.model = flags.in_process;
   plan.label = flags.bench.output.label;
@@ -197,9 +217,16 @@ Result<PointRecord> measure_point_in_process(
   return record;
 }
 
-Result<void> measure_in_process(const GridFlags& flags, BenchRun& run) {
+Result<void> measure_in_process(GridFlags flags, BenchRun& run) {
   Result<LocalModel> model = load_model(flags);
   if (!model) return model.error();
+  const Result<ModelDevice> device = choose_device(*device_choice(flags));
+  if (!device) return device.error();
+  if (flags.bench.output.device.empty()) {
+    Result<std::string> name = name_of_device(*device);
+    if (!name) return name.error();
+    flags.bench.output.device = *std::move(name);
+  }
   for (const std::string& line : model->start_lines) print_stderr("{}\n", line);
   // The codec shares the tokenizer with the model, which outlives it.
   const std::shared_ptr<const Tokenizer> tokenizer(&model->text.tokenizer, [](const Tokenizer*) {});
@@ -208,7 +235,11 @@ Result<void> measure_in_process(const GridFlags& flags, BenchRun& run) {
     if (run.is_interrupted()) break;
     Result<PointRecord> record = measure_point_in_process(flags, point, *model, codec, run);
     if (!record) return record.error();
-    const auto step_weight_bytes = static_cast<int64_t>(model->num_step_weight_bytes);
+    // The bandwidth that is put beside it is the processor's.
+    std::optional<int64_t> step_weight_bytes;
+    if (*device == ModelDevice::kCpu) {
+      step_weight_bytes = static_cast<int64_t>(model->num_step_weight_bytes);
+    }
     if (auto kept = run.keep(*std::move(record), step_weight_bytes); !kept) return kept.error();
   }
   return {};
@@ -219,6 +250,10 @@ Result<int> grid(const GridFlags& flags, const std::string& command) {
     return invalid_argument(
         "--speculative-config takes --in-process: a server has its own", "--speculative-config"
     );
+  }
+  if (const Result<DeviceChoice> choice = device_choice(flags); !choice) return choice.error();
+  if (flags.in_process_device != "auto" && flags.in_process.empty()) {
+    return invalid_argument("--in-process-device takes --in-process", "--in-process-device");
   }
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();
