@@ -29,7 +29,7 @@ foreach(kernel IN LISTS kernels)
 endforeach()
 add_library(cuda_kernels_emulated STATIC ${kernel_sources})
 target_link_libraries(cuda_kernels_emulated PUBLIC cuda_emulator)
-target_compile_options(cuda_kernels_emulated PRIVATE -Wno-unknown-pragmas)  # unroll
+target_compile_options(cuda_kernels_emulated PUBLIC -Wno-unknown-pragmas)  # unroll; a test includes device code too
 
 file(GLOB kernel_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/kernels/*_cuda_test.cpp
      ${CMAKE_SOURCE_DIR}/src/cuda/emulated/threads*_test.cpp)

@@ -53,7 +53,8 @@ struct EngineFlags {
 };
 
 constexpr const char* kFooter =
-    "Drives the model itself: no HTTP, no scheduler, no sampler. prefill: --prompt-len tokens of "
+    "Drives the model itself: no HTTP, no scheduler, no sampler (a device draws its tokens). "
+    "prefill: --prompt-len tokens of "
     "each sequence at\n"
     "once; decode: --output-len steps of one token each; both after --context-len tokens in the KV "
     "cache. Before\n"

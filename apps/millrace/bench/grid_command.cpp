@@ -245,16 +245,26 @@ Result<void> measure_in_process(GridFlags flags, BenchRun& run) {
   return {};
 }
 
+// What says how a model runs is not passed over where there is none in this process.
+Result<void> check_model_flags(const GridFlags& flags) {
+  if (!flags.in_process.empty()) return {};
+  const std::pair<const char*, bool> given[] = {
+      {"--load-format", flags.load_format != "auto"},
+      {"--dtype", flags.dtype != "auto"},
+      {"--quantization", flags.quantization != "auto"},
+      {"--threads", flags.num_threads != 0},
+      {"--in-process-device", flags.in_process_device != "auto"},
+      {"--speculative-config", flags.speculation.has_value()}};
+  for (const auto& [flag, is_given] : given) {
+    if (!is_given) continue;
+    return invalid_argument(fmt::format("{} takes --in-process: a server has its own", flag), flag);
+  }
+  return {};
+}
+
 Result<int> grid(const GridFlags& flags, const std::string& command) {
-  if (flags.speculation && flags.in_process.empty()) {
-    return invalid_argument(
-        "--speculative-config takes --in-process: a server has its own", "--speculative-config"
-    );
-  }
   if (const Result<DeviceChoice> choice = device_choice(flags); !choice) return choice.error();
-  if (flags.in_process_device != "auto" && flags.in_process.empty()) {
-    return invalid_argument("--in-process-device takes --in-process", "--in-process-device");
-  }
+  if (Result<void> checked = check_model_flags(flags); !checked) return checked.error();
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();
   const Result<void> measured =

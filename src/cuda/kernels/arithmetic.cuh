@@ -116,6 +116,11 @@ __device__ inline float exponential_to_one(float x) {
   return float_from_bits(scaled) * 0x1p-64F;
 }
 
+// 1 / sqrt(mean(x^2) + eps), of the sum of `count` squares.
+__device__ inline float inverse_rms(float sum, size_t count, float eps) {
+  return 1.0F / square_root(sum / static_cast<float>(count) + eps);
+}
+
 __device__ inline float silu(float x) {
   return x / (1.0F + exponential(0.0F - x));
 }

@@ -121,8 +121,8 @@ __device__ inline void weigh_values(const TileTask& task, uint32_t split, uint32
   }
 }
 
-// kIsWhole: heads of a multiple of eight dimensions: without the other way, which is unrolled as
-// often, a decode's code is a third as long, and every launch fetches it anew.
+// kIsWhole: heads of a multiple of eight dimensions. Not asked at run time: both ways would be
+// unrolled, and a decode's attention took 11.8 us with them, 11.1 without.
 //
 // Computes a split; sink(row, dimension, value) gets each output of the rows that see something of
 // it, once. before_outputs() is called by every thread when task.maxima() and task.sums() are

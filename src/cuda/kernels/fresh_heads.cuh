@@ -94,7 +94,7 @@ class FreshHeads {
       const float sum = sum_over_warp(sums[i]);
       of_lane = lane_index() == i ? sum : of_lane;
     }
-    const float factor_of_lane = norm_factor(of_lane, 2 * half_, args_.norm_eps);
+    const float factor_of_lane = inverse_rms(of_lane, 2 * half_, args_.norm_eps);
 #pragma unroll
     for (uint32_t i = 0; i < kHeadsOfWarp; ++i) {
       const uint32_t head = head_of_warp(i);

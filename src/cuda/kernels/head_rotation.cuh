@@ -43,11 +43,6 @@ __device__ inline float sum_of_squares(const float* head, uint32_t half, const H
   return sum;
 }
 
-// 1 / sqrt(mean(x^2) + eps) of a head, of its lanes' sums of squares, added by sum_over_warp().
-__device__ inline float norm_factor(float sum, uint32_t head_dim, float eps) {
-  return 1.0F / square_root(sum / static_cast<float>(head_dim) + eps);
-}
-
 __device__ inline void normalize_head(float factor, const HeadPairs& weights, HeadPairs& pairs) {
 #pragma unroll
   for (uint32_t i = 0; i < kLanePairs; ++i) {

@@ -105,7 +105,7 @@ class NormedTokens {
       float sum = sums[0];
 #pragma unroll
       for (uint32_t i = 1; i < kNormWarps; ++i) sum += sums[i];
-      factors[token] = norm_factor(norm_, sum);
+      factors[token] = inverse_rms(sum, norm_.hidden, norm_.eps);
     }
     const auto num_cores = static_cast<uint32_t>(norm_.hidden / kCoreInputs);
     for (uint32_t core = threadIdx.x; core < num_cores; core += blockDim.x) {

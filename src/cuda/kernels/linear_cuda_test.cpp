@@ -141,7 +141,9 @@ const Shape kShapes[] = {
     {33, 80, 1024},
     {70, 36, 72},
     {2, 300, 1234},
-    {5, 1024, 64}};
+    {5, 1024, 64},
+    {2, 34, 2600},  // as many inputs that a warp loads twice as far ahead
+    {5, 34, 2624}};
 
 class LinearOnDevice : public testing::TestWithParam<LinearEpilogue> {};
 
@@ -210,7 +212,7 @@ TEST(LinearOnDevice, MultipliesEachInputByItsOwnWeight) {
 // As one kernel, where there are few tokens, or as two.
 TEST(LinearOfNormed, HasTheBitsOfBothOneAfterTheOther) {
   for (const LinearEpilogue epilogue : {LinearEpilogue::kStore, LinearEpilogue::kSiluMul}) {
-    for (const size_t hidden : {size_t{16}, size_t{52}, size_t{896}, size_t{4112}}) {
+    for (const size_t hidden : {size_t{16}, size_t{52}, size_t{896}, size_t{4096}}) {
       const Problem problem = make_problem(70, hidden, epilogue, true);
       const DeviceArray<uint16_t> weights(pack(problem));
       const DeviceArray<float> bias(problem.bias);

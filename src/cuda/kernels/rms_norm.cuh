@@ -41,10 +41,6 @@ __device__ inline float add_squares(const float (&values)[kNormColumns], float s
   return sum;
 }
 
-__device__ inline float norm_factor(const RmsNormArgs& args, float sum) {
-  return 1.0F / square_root(sum / static_cast<float>(args.hidden) + args.eps);
-}
-
 __device__ inline Words4 normed_columns(
     const float (&values)[kNormColumns], const float (&weights)[kNormColumns], float factor
 ) {

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kHeadsOfBlock* kWarpThreads) write_kv_kernel(W
     HeadPairs weights;
     load_head(norm, half, weights);
     const float sum = sum_over_warp(sum_of_squares(from, half, pairs));
-    normalize_head(norm_factor(sum, 2 * half, args.norm_eps), weights, pairs);
+    normalize_head(inverse_rms(sum, 2 * half, args.norm_eps), weights, pairs);
   }
   HeadPairs angles;
   load_head(args.rope + position * cache.head_dim, half, angles);
