@@ -8,8 +8,8 @@
 
 namespace millrace::cuda {
 
-constexpr uint32_t kAttentionThreads = 128;
-constexpr uint32_t kAttentionWarps = kAttentionThreads / kWarpThreads;
+constexpr uint32_t kSplitThreads = 256;  // that share a split
+constexpr uint32_t kSplitWarps = kSplitThreads / kWarpThreads;
 constexpr uint32_t kRows = kAttentionTileRows;
 constexpr uint32_t kSplit = kSplitPositions;
 constexpr uint32_t kPiece = 64;  // positions whose values are summed by themselves
@@ -24,27 +24,39 @@ constexpr uint32_t kProductStride = kChunk + 4;
 // Where things lie in a block's shared memory, in bytes; each a multiple of 16.
 struct TileMemory {
   size_t queries;     // bfloat16 [kRows][query_stride]
-  size_t scores;      // float [kRows][kScoreStride]; then the warps' products
+  size_t scores;      // float [kRows][kScoreStride]; then products [chunks][kPieces][kRows][stride]
   size_t weights;     // bfloat16 [kRows][kWeightStride]
+  size_t fresh_rows;  // bfloat16 [2][query_stride]: a key and a value that are new in the cache
   size_t cache_rows;  // uint32 [kSplit]
   size_t row_values;  // float [2][kRows]: maxima, sums
   size_t shared_word;
+  size_t staged;  // StagedCache's
   size_t num_bytes;
   uint32_t query_stride;  // elements
+  uint32_t num_chunks;
 
-  // products: float [kAttentionWarps][kRows][kProductStride]
-  static constexpr size_t kScoreBytes = size_t{kAttentionWarps} * kRows * kProductStride * 4;
-  static_assert(kScoreBytes >= size_t{kRows} * kScoreStride * 4);
+  static constexpr size_t kProductBytes = size_t{kPieces} * kRows * kProductStride * 4;  // a chunk's
+  static_assert(kProductBytes >= size_t{kRows} * kScoreStride * 4);
 
   __host__ __device__ explicit TileMemory(size_t head_dim) {
     query_stride = static_cast<uint32_t>((head_dim + 31) / 32 * 32 + 8);
+    num_chunks = static_cast<uint32_t>((head_dim + kChunk - 1) / kChunk);
     queries = 0;
     scores = queries + size_t{kRows} * query_stride * 2;
-    weights = scores + kScoreBytes;
-    cache_rows = weights + size_t{kRows} * kWeightStride * 2;
+    weights = scores + num_chunks * kProductBytes;
+    fresh_rows = weights + size_t{kRows} * kWeightStride * 2;
+    cache_rows = fresh_rows + size_t{2} * query_stride * 2;
     row_values = cache_rows + size_t{kSplit} * 4;
     shared_word = row_values + size_t{2} * kRows * 4;
-    num_bytes = shared_word + 16;
+    staged = shared_word + 16;
+    num_bytes = staged;
+    if (is_staged(head_dim)) num_bytes += size_t{2} * kSplit * num_chunks * kChunk * 2;
+  }
+
+  // Whether keys and values of a split go through shared memory.
+  __host__ __device__ static bool is_staged(size_t head_dim) {
+    constexpr size_t kHeadDimStaged = 128;
+    return head_dim % kWordElements == 0 && head_dim <= kHeadDimStaged;
   }
 };
 
@@ -118,7 +130,20 @@ class TileTask {
   }
   __device__ uint32_t query_stride() const { return memory_.query_stride; }
   __device__ float* scores() const {
-    return dynamic_shared<float>(memory_.scores, TileMemory::kScoreBytes / 4);
+    return dynamic_shared<float>(
+        memory_.scores, memory_.num_chunks * TileMemory::kProductBytes / 4
+    );
+  }
+  __device__ uint32_t num_chunks() const { return memory_.num_chunks; }
+  // Key or value.
+  __device__ BFloat16Bits* fresh_row(bool is_value) const {
+    return dynamic_shared<BFloat16Bits>(memory_.fresh_rows, 2 * memory_.query_stride) +
+           (is_value ? memory_.query_stride : 0);
+  }
+  __device__ Words4* staged() const {
+    return dynamic_shared<Words4>(
+        memory_.staged, (memory_.num_bytes - memory_.staged) / sizeof(Words4)
+    );
   }
   __device__ BFloat16Bits* weights() const {
     return dynamic_shared<BFloat16Bits>(memory_.weights, kRows * kWeightStride);
@@ -139,7 +164,7 @@ class TileTask {
 
   // Zeros beyond head_dim and in rows that are not there.
   __device__ void load_queries() const {
-    for (uint32_t row = warp_index(); row < kRows; row += kAttentionWarps) {
+    for (uint32_t row = warp_index(); row < kRows; row += kSplitWarps) {
       const BFloat16Bits* const from = row < num_rows() ? args_.q + row_begin(row) : nullptr;
       BFloat16Bits* const to = queries() + row * query_stride();
       for (uint32_t i = lane_index(); i < query_stride(); i += kWarpThreads) {
@@ -160,40 +185,23 @@ class TileTask {
   }
   // The same of each position of the split, up to the last that the tile sees; some row beyond.
   __device__ void find_cache_rows(uint32_t split) const {
-    constexpr uint32_t kThreadRows = kSplit / kAttentionThreads;
+    constexpr uint32_t kThreadRows = kSplit / kSplitThreads;
     uint32_t rows[kThreadRows];
 #pragma unroll
     for (uint32_t i = 0; i < kThreadRows; ++i) {
-      const uint32_t position = split * kSplit + i * kAttentionThreads + threadIdx.x;
+      const uint32_t position = split * kSplit + i * kSplitThreads + threadIdx.x;
       rows[i] = position <= last_position_ ? cache_row(position) : 0;
     }
 #pragma unroll
     for (uint32_t i = 0; i < kThreadRows; ++i) {
-      cache_rows()[i * kAttentionThreads + threadIdx.x] = rows[i];
+      cache_rows()[i * kSplitThreads + threadIdx.x] = rows[i];
     }
   }
 
-  // What find_cache_rows() found by the same thread, from memory to the caches all share.
-  __device__ void prefetch_cached(uint32_t split) const {
-    constexpr uint32_t kLineElements = 64;
-    for (uint32_t i = threadIdx.x; i < kSplit; i += kAttentionThreads) {
-      if (split * kSplit + i > last_position_) continue;
-      const size_t begin = size_t{cache_rows()[i]} * head_dim_;
-      for (uint32_t dimension = 0; dimension < head_dim_; dimension += kLineElements) {
-        prefetch(keys() + begin + dimension);
-        prefetch(values() + begin + dimension);
-      }
-    }
-  }
-
-  // Eight dimensions of a key or a value at position `i` of the split; zero where nothing is seen.
-  template <bool kIsWhole>
-  __device__ Words4
-  load_cached(const BFloat16Bits* from, uint32_t split, uint32_t i, uint32_t dimension) const {
-    if (split * kSplit + i > last_position_) return {};
-    return load_elements(
-        from + size_t{cache_rows()[i]} * head_dim_, dimension, head_dim_, kIsWhole
-    );
+  // Positions of the split that any row sees.
+  __device__ uint32_t num_seen(uint32_t split) const {
+    const uint32_t num_left = last_position_ + 1 - split * kSplit;
+    return num_left < kSplit ? num_left : kSplit;
   }
   __device__ const BFloat16Bits* keys() const {
     return args_.cache.keys;

@@ -1,5 +1,6 @@
 // The heads of a token as a block of attention takes them from the product that made them: a tile's
-// queries, and the KV head's key and value where the block is the one to write them to the cache.
+// queries, and the KV head's key and value where the block is the one to write them to the cache,
+// and finds them in shared memory too.
 #pragma once
 
 #include "cuda/kernels/attention_tile.cuh"
@@ -9,7 +10,7 @@
 namespace millrace::cuda {
 
 // Heads 0 to num_rows - 1 are the tile's queries, then come the key and the value. A warp has every
-// fourth; all that it loads is under way at once. Called by the whole block.
+// eighth; all that it loads is under way at once. Called by the whole block.
 class FreshHeads {
  public:
   // Reads what was there before the step's first kernel. REQUIRES: the rows are of one token.
@@ -52,22 +53,24 @@ class FreshHeads {
       const uint32_t head = head_of_warp(i);
       if (head >= num_heads_) continue;
       if (head <= num_queries_) rotate_head(angles_, pairs[i]);
-      store_head(
-          pairs[i], head < num_queries_ ? args_.q_scale : 1.0F, half_, place_of(head, cache_row)
-      );
+      if (head < num_queries_) {
+        store_head(
+            pairs[i], args_.q_scale, half_, task_.queries() + head * task_.query_stride()
+        );
+        continue;
+      }
+      const bool is_value = head > num_queries_;
+      const KvBlocks& cache = args_.cache;
+      store_head(pairs[i], 1.0F, half_, (is_value ? cache.values : cache.keys) + cache_row);
+      store_head(pairs[i], 1.0F, half_, task_.fresh_row(is_value));
     }
   }
 
  private:
-  static constexpr uint32_t kHeadsOfWarp = (kRows + 2 + kAttentionWarps - 1) / kAttentionWarps;
+  static constexpr uint32_t kHeadsOfWarp = (kRows + 2 + kSplitWarps - 1) / kSplitWarps;
 
   __device__ static uint32_t head_of_warp(uint32_t i) {
-    return i * kAttentionWarps + warp_index();
-  }
-
-  __device__ BFloat16Bits* place_of(uint32_t head, size_t cache_row) const {
-    if (head < num_queries_) return task_.queries() + head * task_.query_stride();
-    return (head == num_queries_ ? args_.cache.keys : args_.cache.values) + cache_row;
+    return i * kSplitWarps + warp_index();
   }
 
   // No registers for them yet; null: nothing.
@@ -109,7 +112,7 @@ class FreshHeads {
 
   // Zeros beyond head_dim and in rows that are not there: TileTask::load_queries().
   __device__ void clear_queries() const {
-    for (uint32_t row = warp_index(); row < kRows; row += kAttentionWarps) {
+    for (uint32_t row = warp_index(); row < kRows; row += kSplitWarps) {
       BFloat16Bits* const to = task_.queries() + row * task_.query_stride();
       const uint32_t begin = row < num_queries_ ? task_.head_dim() : 0;
       for (uint32_t i = begin + lane_index(); i < task_.query_stride(); i += kWarpThreads) {

@@ -10,15 +10,12 @@ namespace millrace::cuda {
 struct LinearTask {
   LinearArgs args;
   size_t num_outputs;  // columns of out
-  size_t num_panels;
-  size_t num_steps;
-  size_t num_chunks;
+  uint32_t num_panels;
+  uint32_t num_chunks;
   uint32_t num_parts;
 
-  // The first step of a part, and of what follows the last.
-  __device__ size_t part_begin(uint32_t part) const {
-    return smaller_size(part * num_chunks / num_parts * kChunkSteps, num_steps);
-  }
+  // The first chunk of a part, and of what follows the last.
+  __device__ uint32_t part_begin(uint32_t part) const { return part * num_chunks / num_parts; }
 };
 
 // What follows the sums that a lane has of a panel's products with kTiles tiles of tokens: see
@@ -43,14 +40,24 @@ class PanelOutputs {
     }
   }
 
-  __device__ void add_bias(float (&sums)[kTiles][4]) const {
-    const float* const bias = task_.args.bias;
-    if (bias == nullptr) return;
-    const size_t other = is_silu_mul_ ? task_.num_outputs + row_ : row_ + 8;
-    const float first = has_row(row_) ? bias[row_] : 0.0F;
-    const float second = has_row(is_silu_mul_ ? row_ : other) ? bias[other] : 0.0F;
+  // Of the lane's two rows; zeros where there is none.
+  __device__ void load_bias(float (&bias)[2]) const {
 #pragma unroll
-    for (uint32_t i = 0; i < kTiles * 4; ++i) sums[i / 4][i % 4] += i % 4 < 2 ? first : second;
+    for (uint32_t i = 0; i < 2; ++i) {
+      const float* const place = bias_of(i);
+      bias[i] = place == nullptr ? 0.0F : *place;
+    }
+  }
+  // The same ahead of time, to the cache that all share.
+  __device__ void prefetch_bias() const {
+    const float* const place = bias_of(lane_index() % 4 == 0 ? 0 : 1);
+    if (lane_index() < 2 && place != nullptr) prefetch(place);
+  }
+
+  __device__ void add_bias(const float (&bias)[2], float (&sums)[kTiles][4]) const {
+    if (task_.args.bias == nullptr) return;
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles * 4; ++i) sums[i / 4][i % 4] += bias[i % 4 / 2];
   }
 
   // kStore and kAddToOut: what is ready.
@@ -89,6 +96,14 @@ class PanelOutputs {
  private:
   __device__ bool has_row(size_t row) const {
     return row < task_.num_outputs;
+  }
+
+  // Of the lane's first or second row; null: nowhere.
+  __device__ const float* bias_of(uint32_t i) const {
+    const float* const bias = task_.args.bias;
+    const size_t row = is_silu_mul_ ? row_ : row_ + 8 * i;
+    if (bias == nullptr || !has_row(row)) return nullptr;
+    return bias + row + (is_silu_mul_ ? i * task_.num_outputs : 0);
   }
 
   // Of sums[i / 4][i % 4] in out; null: nowhere.

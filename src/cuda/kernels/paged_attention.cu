@@ -34,14 +34,19 @@ partial_of(const PagedAttentionArgs& args, const AttentionPartials& partials, ui
 }
 
 // What a split leaves: rows that see nothing of it leave nothing. Of the only split: the result.
-template <bool kIsWhole>
+template <class Cache>
 __device__ void attend_partially(
-    const PagedAttentionArgs& args, const TileTask& task, uint32_t split, const PartialView& partial
+    const PagedAttentionArgs& args,
+    const TileTask& task,
+    uint32_t split,
+    const Cache& cache,
+    const PartialView& partial
 ) {
   const bool is_only = task.num_splits() == 1;
-  attend_split<kIsWhole>(
+  attend_split(
       task,
       split,
+      cache,
       [&] {
         const uint32_t row = threadIdx.x;
         if (is_only || row >= kRows || !task.has_row(row, split)) return;
@@ -157,7 +162,7 @@ __device__ MergedRow merge_row(const RowPartials& partials) {
 __device__ void merge_splits(
     const PagedAttentionArgs& args, const TileTask& task, const AttentionPartials& partials
 ) {
-  for (uint32_t row = warp_index(); row < task.num_rows(); row += kAttentionWarps) {
+  for (uint32_t row = warp_index(); row < task.num_rows(); row += kSplitWarps) {
     const uint32_t num_splits = task.position_of(row) / kSplit + 1;
     const MergedRow merged = merge_row({partial_of(args, partials, 0), row, num_splits});
     const size_t token = task.token_of(row);
@@ -187,65 +192,74 @@ __device__ bool is_last_of_tile(
   return *task.shared_word() != 0;
 }
 
-// The block's splits, of which the first one's cache rows were found; and the result, by the block
-// that has the last.
-template <bool kIsWhole>
+// The block's splits, of which the first one was staged; and the result, by the block that has the
+// last.
+template <class Cache>
 __device__ void attend_splits(
-    const PagedAttentionArgs& args, const TileTask& task, const AttentionPartials& partials
+    const PagedAttentionArgs& args,
+    const TileTask& task,
+    const AttentionPartials& partials,
+    Cache& cache
 ) {
   for (uint32_t split = blockIdx.z; split < task.num_splits(); split += gridDim.z) {
-    if (split != blockIdx.z) task.find_cache_rows(split);
+    if (split != blockIdx.z) {
+      task.find_cache_rows(split);
+      sync_block();
+      cache.stage(split);
+    }
     sync_block();
-    attend_partially<kIsWhole>(args, task, split, partial_of(args, partials, split));
+    attend_partially(args, task, split, cache, partial_of(args, partials, split));
   }
   if (task.num_splits() == 1) return;
+  sync_block();
   if (is_last_of_tile(args, task, partials)) merge_splits(args, task, partials);
 }
 
-// Of a multiprocessor, by registers; shared memory is for a few more.
-constexpr uint32_t kResidentBlocks = 4;
+// Of a multiprocessor, by registers.
+constexpr uint32_t kResidentBlocks = 2;
+
+// Whether the block has anything to do: one that has not touches nothing, and need not wait.
+__device__ bool has_splits(const AttentionTile& tile, const TileTask& task) {
+  return tile.num_rows > 0 && blockIdx.z < task.num_splits();
+}
 
 // Grid: tiles, KV heads, splits; or fewer, that take every so manieth split. A step's inputs were
-// copied, and most of what is cached was written by steps before: found ahead of the kernel before.
-template <bool kIsWhole>
-__global__ void __launch_bounds__(kAttentionThreads, kResidentBlocks)
+// copied: read ahead of the kernel before.
+template <class Cache>
+__global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
     split_kernel(PagedAttentionArgs args, AttentionPartials partials) {
   allow_next_kernel();
   const AttentionTile tile = args.tiles[blockIdx.x];
   const TileTask task(args, tile, blockIdx.y);
-  const bool has_splits = tile.num_rows > 0 && blockIdx.z < task.num_splits();
-  if (has_splits) {
-    task.find_cache_rows(blockIdx.z);
-    task.prefetch_cached(blockIdx.z);
-  }
+  if (!has_splits(tile, task)) return;
+  Cache cache(task, false);
+  task.find_cache_rows(blockIdx.z);
+  sync_block();
   wait_for_previous_kernel();
-  if (!has_splits) return;
+  cache.stage(blockIdx.z);
   task.load_queries();
-  attend_splits<kIsWhole>(args, task, partials);
+  attend_splits(args, task, partials, cache);
 }
 
-// The same of a decode: token i is sequence i's.
-template <bool kIsWhole>
-__global__ void __launch_bounds__(kAttentionThreads, kResidentBlocks)
+// The same of a decode: token i is sequence i's. All that is cached but the token itself was
+// written by steps before, which have ended, as a step's first kernel waits before it lets the next
+// one start: asked for ahead of the kernel before.
+template <class Cache>
+__global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
     decode_kernel(PagedAttentionArgs args, AttentionPartials partials, WriteKvArgs fresh) {
   allow_next_kernel();
   const AttentionTile tile = args.tiles[blockIdx.x];
   const TileTask task(args, tile, blockIdx.y, tile.sequence);
-  if (tile.num_rows == 0 || blockIdx.z >= task.num_splits()) {
-    wait_for_previous_kernel();
-    return;
-  }
+  if (!has_splits(tile, task)) return;
   const bool has_own_position = (task.num_splits() - 1) % gridDim.z == blockIdx.z;
-  const FreshHeads heads(fresh, task, has_own_position);
+  Cache cache(task, has_own_position);
   task.find_cache_rows(blockIdx.z);
-  task.prefetch_cached(blockIdx.z);
+  sync_block();
+  cache.stage(blockIdx.z);
+  const FreshHeads heads(fresh, task, has_own_position);
   wait_for_previous_kernel();
   heads.rotate();
-  attend_splits<kIsWhole>(args, task, partials);
-}
-
-bool has_whole_heads(const PagedAttentionArgs& args) {
-  return args.cache.head_dim % kWordElements == 0;
+  attend_splits(args, task, partials, cache);
 }
 
 LaunchShape tile_shape(const PagedAttentionArgs& args, size_t num_splits) {
@@ -254,7 +268,7 @@ LaunchShape tile_shape(const PagedAttentionArgs& args, size_t num_splits) {
           {grid_width(args.num_tiles),
            grid_height(args.cache.num_kv_heads),
            grid_height(num_splits)},
-      .block = {kAttentionThreads},
+      .block = {kSplitThreads},
       .num_shared_bytes = TileMemory(args.cache.head_dim).num_bytes};
 }
 
@@ -326,8 +340,9 @@ void paged_attention_in_splits(
   check_attention_args(args);
   CHECK(args.q != nullptr, "attention's memory");
   const LaunchShape shape = splits_shape(args, partials);
-  has_whole_heads(args) ? launch(stream, shape, split_kernel<true>, args, partials)
-                        : launch(stream, shape, split_kernel<false>, args, partials);
+  TileMemory::is_staged(args.cache.head_dim)
+      ? launch(stream, shape, split_kernel<StagedCache>, args, partials)
+      : launch(stream, shape, split_kernel<DirectCache>, args, partials);
 }
 
 void decode_attention(
@@ -342,8 +357,9 @@ void decode_attention(
   CHECK(fresh.num_heads == args.num_heads && fresh.positions == args.positions, "the same tokens");
   CHECK(fresh.cache == args.cache, "the same cache");
   const LaunchShape shape = splits_shape(args, partials);
-  has_whole_heads(args) ? launch(stream, shape, decode_kernel<true>, args, partials, fresh)
-                        : launch(stream, shape, decode_kernel<false>, args, partials, fresh);
+  TileMemory::is_staged(args.cache.head_dim)
+      ? launch(stream, shape, decode_kernel<StagedCache>, args, partials, fresh)
+      : launch(stream, shape, decode_kernel<DirectCache>, args, partials, fresh);
 }
 
 }  // namespace millrace::cuda

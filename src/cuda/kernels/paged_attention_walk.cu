@@ -14,6 +14,8 @@
 namespace millrace::cuda {
 namespace {
 
+constexpr uint32_t kWalkThreads = 128;
+constexpr uint32_t kWalkWarps = kWalkThreads / kWarpThreads;
 constexpr uint32_t kSplitTiles = kSplit / 8;  // products of 8 positions
 constexpr uint32_t kSplitSteps = kSplit / 16;
 constexpr uint32_t kPieceTiles = kPiece / 8;
@@ -415,11 +417,11 @@ class TileWalk {
 
 // Grid: KV heads of each four tiles, the last tiles first: of a prompt they take longest.
 template <bool kIsFull>
-__global__ void __launch_bounds__(kAttentionThreads, 2) walk_kernel(PagedAttentionArgs args) {
+__global__ void __launch_bounds__(kWalkThreads, 2) walk_kernel(PagedAttentionArgs args) {
   allow_next_kernel();
   const auto num_kv_heads = static_cast<uint32_t>(args.cache.num_kv_heads);
   const uint32_t index = gridDim.x - 1 - blockIdx.x;
-  const size_t tile_index = size_t{index / num_kv_heads} * kAttentionWarps + warp_index();
+  const size_t tile_index = size_t{index / num_kv_heads} * kWalkWarps + warp_index();
   const AttentionTile tile = tile_index < args.num_tiles ? args.tiles[tile_index] : AttentionTile{};
   const TileTask task(args, tile, index % num_kv_heads);
   if (tile.num_rows == 0) return wait_for_previous_kernel();
@@ -435,12 +437,12 @@ void paged_attention(StreamHandle stream, const PagedAttentionArgs& args) {
   check_attention_args(args);
   CHECK(args.q != nullptr, "attention's memory");
   const size_t num_blocks =
-      div_ceil(args.num_tiles, size_t{kAttentionWarps}) * args.cache.num_kv_heads;
+      div_ceil(args.num_tiles, size_t{kWalkWarps}) * args.cache.num_kv_heads;
   const size_t head_dim = args.cache.head_dim;
   const LaunchShape shape = {
       .grid = {grid_width(num_blocks)},
-      .block = {kAttentionThreads},
-      .num_shared_bytes = kAttentionWarps * WalkMemory(head_dim).num_bytes};
+      .block = {kWalkThreads},
+      .num_shared_bytes = kWalkWarps * WalkMemory(head_dim).num_bytes};
   launch(stream, shape, head_dim % kChunk == 0 ? walk_kernel<true> : walk_kernel<false>, args);
 }
 

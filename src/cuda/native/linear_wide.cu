@@ -178,7 +178,7 @@ class PanelProduct {
 
   // After a part's last chunk: its sums are added to those before it.
   __device__ void end_part(size_t chunk, float (&sums)[kTiles][4], float (&result)[kTiles][4]) {
-    if ((chunk + 1) * kChunkSteps != task_.part_begin(part_ + 1)) return;
+    if (chunk + 1 != task_.part_begin(part_ + 1)) return;
     wait_for_sums(sums);
 #pragma unroll
     for (uint32_t i = 0; i < kTiles * 4; ++i) {
@@ -206,10 +206,12 @@ __device__ void finish(const LinearTask& task, size_t panel, float (&sums)[kTile
     );
     float piece[kAtOnce][4];
     float before[kAtOnce][4];
+    float bias[2];
+    outputs.load_bias(bias);
 #pragma unroll
     for (uint32_t i = 0; i < kAtOnce * 4; ++i) piece[i / 4][i % 4] = sums[first + i / 4][i % 4];
     if (task.args.epilogue == LinearEpilogue::kAddToOut) outputs.load_before(before);
-    outputs.add_bias(piece);
+    outputs.add_bias(bias, piece);
     if (task.args.epilogue == LinearEpilogue::kSiluMul) {
       outputs.store_activation(piece);
       continue;
@@ -259,7 +261,7 @@ void launch_wide(StreamHandle stream, const LinearTask& task) {
       stream,
       {.grid =
            {grid_width(div_ceil(task.args.num_tokens, size_t{kTokens})),
-            grid_height(div_ceil(task.num_panels, size_t{kPanelsOfBlock}))},
+            grid_height(div_ceil(size_t{task.num_panels}, size_t{kPanelsOfBlock}))},
        .block = {kThreads},
        .num_shared_bytes = Stages<kTokens>::kNumBytes},
       wide_kernel<kTokens, kHasParts>,
@@ -291,7 +293,7 @@ template <bool kHasParts>
 void launch_fastest(StreamHandle stream, const LinearTask& task) {
   const auto cost = [&](size_t num_tokens, size_t of_block) {
     const size_t num_blocks = div_ceil(task.args.num_tokens, num_tokens) *
-                              div_ceil(task.num_panels, size_t{kPanelsOfBlock});
+                              div_ceil(size_t{task.num_panels}, size_t{kPanelsOfBlock});
     return div_ceil(num_blocks, size_t{num_multiprocessors()}) * of_block;
   };
   const size_t of_64 = cost(64, 10);

@@ -137,6 +137,17 @@ inline void store_words(void* to, const Words4& value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+// At once.
+inline void copy_words(void* shared, const void* from) {
+  store_words(shared, load_words(from));
+}
+inline void copy_streaming(void* shared, const void* from) {
+  store_words(shared, load_words(from));
+}
+inline void end_copies() {}
+template <uint32_t kSetsMax>
+void wait_for_copies() {}
+
 inline void prefetch(const void* /*from*/) {}
 
 // A thread runs until it waits, so nobody comes between.

@@ -152,6 +152,35 @@ __device__ inline Words4 load_streaming(const void* from) {
   return result;
 }
 
+// Sixteen bytes to shared memory, as one of the thread's copies under way; the second is what
+// load_streaming() is to load_words(). Copies up to end_copies() are a set. wait_for_copies() waits until at most that many of the thread's last sets
+// are under way; only the thread that copied may then read what came.
+__device__ inline void copy_words(void* shared, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))
+               ),
+               "l"(__cvta_generic_to_global(from))
+               : "memory");
+}
+__device__ inline void copy_streaming(void* shared, const void* from) {
+  asm volatile(
+      "{\n"
+      ".reg .b64 policy;\n"
+      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+      "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, policy;\n"
+      "}" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+      "l"(__cvta_generic_to_global(from))
+      : "memory"
+  );
+}
+__device__ inline void end_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <uint32_t kSetsMax>
+__device__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kSetsMax) : "memory");
+}
+
 // The line of 128 bytes around an address, to the cache that all multiprocessors share.
 __device__ inline void prefetch(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));
