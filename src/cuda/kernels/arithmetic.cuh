@@ -29,10 +29,10 @@ __device__ inline float upper_bfloat16(uint32_t pair) {
 
 // To nearest, ties to even; NaN stays NaN.
 __device__ inline BFloat16Bits bfloat16_from_float(float value) {
-  const uint32_t bits = bits_from_float(value);
-  const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
-  const uint32_t rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
-  return static_cast<BFloat16Bits>(is_nan ? (bits >> 16) | 0x40U : rounded >> 16);
+  const bool is_nan = !(value == value);
+  return static_cast<BFloat16Bits>(
+      is_nan ? bits_from_float(value) >> 16 | 0x40U : bfloat16_numbers(value, 0.0F)
+  );
 }
 
 __device__ inline uint32_t bfloat16_pair(float lower, float upper) {

@@ -15,7 +15,7 @@ __device__ inline void score_positions(const TileTask& task, uint32_t split, con
   const uint32_t t = lane_index() % 4;
   const uint32_t num_steps = (task.head_dim() + kStepDimensions - 1) / kStepDimensions;
   float sums[kScoreTiles][4] = {};
-#pragma unroll 2
+#pragma unroll 1
   for (uint32_t step = 0; step < num_steps; ++step) {
     const uint32_t dimension = step * kStepDimensions + t * kWordElements;
     const Words4 upper = load_words(task.queries() + group * task.query_stride() + dimension);
@@ -77,7 +77,7 @@ __device__ inline void soften_rows(const TileTask& task, uint32_t split) {
       if (i >= num_lane_scores) continue;
       const uint32_t position = i * kWarpThreads + lane_index();
       const float weight = position < num_seen ? exponential_to_one(scores[i] - maximum) : 0.0F;
-      const BFloat16Bits rounded = bfloat16_from_float(weight);
+      const auto rounded = static_cast<BFloat16Bits>(bfloat16_numbers(weight, 0.0F));
       task.weights()[row * kWeightStride + position] = rounded;
       sum += float_from_bfloat16(rounded);
     }
@@ -105,7 +105,7 @@ __device__ inline void weigh_values(const TileTask& task, uint32_t split, const 
     const uint32_t piece = unit % kPieces;
     if (piece >= num_pieces_seen(task, split)) continue;
     float sums[kWordElements][4] = {};
-#pragma unroll
+#pragma unroll 2
     for (uint32_t step = 0; step < kPieceSteps; ++step) {
       const uint32_t position = piece * kPiece + step * 16 + t * 4;
       const BFloat16Bits* const upper = task.weights() + group * kWeightStride + position;

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/kernels/arithmetic.cuh"
-#include "cuda/kernels/operand_tiles.h"
 #include "cuda/kernels/paged_attention.h"
+#include "cuda/kernels/token_columns.cuh"
 
 namespace millrace::cuda {
 
@@ -112,9 +112,17 @@ class TileTask {
   }
   // Where an element of a row of out lies.
   __device__ size_t out_element(uint32_t row, uint32_t dimension) const {
-    const size_t width = args_.num_heads * head_dim_;
-    return token_element(
-        token_of(row), head_of(row) * head_dim_ + dimension, width, args_.num_tokens
+    return token_element(token_of(row), column_of(row) + dimension, width(), args_.num_tokens);
+  }
+  // Eight dimensions of one, from a multiple of eight on. REQUIRES: is_whole().
+  __device__ void store_out(uint32_t row, uint32_t dimension, const Words4& values) const {
+    store_token_columns(
+        args_.out,
+        token_of(row),
+        column_of(row) + dimension,
+        width(),
+        args_.num_tokens,
+        values
     );
   }
 
@@ -214,6 +222,8 @@ class TileTask {
   __device__ uint32_t first_row() const {
     return static_cast<uint32_t>(tile_.first_row);
   }
+  __device__ size_t column_of(uint32_t row) const { return head_of(row) * head_dim_; }
+  __device__ size_t width() const { return args_.num_heads * head_dim_; }
   __device__ uint32_t load_position(uint32_t row) const {
     return static_cast<uint32_t>(args_.positions[token_of(row)]);
   }

@@ -11,6 +11,7 @@ namespace millrace::cuda {
 
 // Heads 0 to num_rows - 1 are the tile's queries, then come the key and the value. A warp has every
 // eighth; all that it loads is under way at once. Called by the whole block.
+template <uint32_t kPairs>
 class FreshHeads {
  public:
   // Reads what was there before the step's first kernel. REQUIRES: the rows are of one token.
@@ -43,7 +44,7 @@ class FreshHeads {
 
   // What write_kv() does of them: rounded, to the tile's queries and to the cache.
   __device__ void rotate() const {
-    HeadPairs pairs[kHeadsOfWarp];
+    HeadPairs<kPairs> pairs[kHeadsOfWarp];
 #pragma unroll
     for (uint32_t i = 0; i < kHeadsOfWarp; ++i) load_head(from_ + begins_[i], half_, pairs[i]);
     const size_t cache_row = row_in_cache(args_.cache, slot_, task_.kv_head());
@@ -80,9 +81,9 @@ class FreshHeads {
     if (weights != nullptr && i < 2 * half_) prefetch(weights + i);
   }
 
-  __device__ void normalize(HeadPairs (&pairs)[kHeadsOfWarp]) const {
-    HeadPairs q_weights = {};
-    HeadPairs k_weights = {};
+  __device__ void normalize(HeadPairs<kPairs> (&pairs)[kHeadsOfWarp]) const {
+    HeadPairs<kPairs> q_weights = {};
+    HeadPairs<kPairs> k_weights = {};
     if (args_.q_norm != nullptr) load_head(args_.q_norm, half_, q_weights);
     if (args_.k_norm != nullptr) load_head(args_.k_norm, half_, k_weights);
     float sums[kHeadsOfWarp];
@@ -126,7 +127,7 @@ class FreshHeads {
   uint32_t num_queries_;
   uint32_t num_heads_;
   uint32_t half_;
-  HeadPairs angles_;
+  HeadPairs<kPairs> angles_;
   const float* from_;              // the token's heads
   uint32_t begins_[kHeadsOfWarp];  // of the warp's, among them
   uint32_t slot_ = 0;              // of the key and the value, where they are written

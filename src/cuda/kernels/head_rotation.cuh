@@ -2,23 +2,35 @@
 // arithmetic. All functions here are called by a whole warp.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/kernels/arithmetic.cuh"
 #include "cuda/kernels/kv_blocks.h"
 
 namespace millrace::cuda {
 
-constexpr uint32_t kLanePairs = kHeadDimMax / 2 / kWarpThreads;
-
 // Lane i has dimensions i, i + 32, ... of the head's lower half, and their partners; zeros beyond.
 // Of a norm's weights likewise, and of a position's angles: cosines, then sines.
+// kPairs: that a lane has room for, of heads of up to 64 * kPairs dimensions.
+template <uint32_t kPairs>
 struct HeadPairs {
-  float first[kLanePairs];
-  float second[kLanePairs];
+  float first[kPairs];
+  float second[kPairs];
 };
 
-__device__ inline void load_head(const float* head, uint32_t half, HeadPairs& pairs) {
+// Calls body(std::integral_constant) with the kPairs that heads need.
+template <class Body>
+void with_lane_pairs(size_t head_dim, const Body& body) {
+  static_assert(kHeadDimMax == 4 * 2 * kWarpThreads);
+  if (head_dim <= 2 * kWarpThreads) return body(std::integral_constant<uint32_t, 1>());
+  if (head_dim <= 4 * kWarpThreads) return body(std::integral_constant<uint32_t, 2>());
+  body(std::integral_constant<uint32_t, 4>());
+}
+
+template <uint32_t kPairs>
+__device__ void load_head(const float* head, uint32_t half, HeadPairs<kPairs>& pairs) {
 #pragma unroll
-  for (uint32_t i = 0; i < kLanePairs; ++i) {
+  for (uint32_t i = 0; i < kPairs; ++i) {
     const uint32_t dimension = i * kWarpThreads + lane_index();
     const bool is_there = dimension < half;
     pairs.first[i] = is_there ? head[dimension] : 0.0F;
@@ -27,7 +39,8 @@ __device__ inline void load_head(const float* head, uint32_t half, HeadPairs& pa
 }
 
 // Of the lane's share of a head: dimensions i, i + 32, ... `pairs`: the head, as it was loaded.
-__device__ inline float sum_of_squares(const float* head, uint32_t half, const HeadPairs& pairs) {
+template <uint32_t kPairs>
+__device__ float sum_of_squares(const float* head, uint32_t half, const HeadPairs<kPairs>& pairs) {
   float sum = 0.0F;
   if (half % kWarpThreads != 0) {
     for (uint32_t i = lane_index(); i < 2 * half; i += kWarpThreads) {
@@ -43,17 +56,19 @@ __device__ inline float sum_of_squares(const float* head, uint32_t half, const H
   return sum;
 }
 
-__device__ inline void normalize_head(float factor, const HeadPairs& weights, HeadPairs& pairs) {
+template <uint32_t kPairs>
+__device__ void normalize_head(float factor, const HeadPairs<kPairs>& weights, HeadPairs<kPairs>& pairs) {
 #pragma unroll
-  for (uint32_t i = 0; i < kLanePairs; ++i) {
+  for (uint32_t i = 0; i < kPairs; ++i) {
     pairs.first[i] = pairs.first[i] * factor * weights.first[i];
     pairs.second[i] = pairs.second[i] * factor * weights.second[i];
   }
 }
 
-__device__ inline void rotate_head(const HeadPairs& angles, HeadPairs& pairs) {
+template <uint32_t kPairs>
+__device__ void rotate_head(const HeadPairs<kPairs>& angles, HeadPairs<kPairs>& pairs) {
 #pragma unroll
-  for (uint32_t i = 0; i < kLanePairs; ++i) {
+  for (uint32_t i = 0; i < kPairs; ++i) {
     const float cosine = angles.first[i];
     const float sine = angles.second[i];
     const float first = pairs.first[i];
@@ -63,11 +78,12 @@ __device__ inline void rotate_head(const HeadPairs& angles, HeadPairs& pairs) {
   }
 }
 
-__device__ inline void store_head(
-    const HeadPairs& pairs, float scale, uint32_t half, BFloat16Bits* out
+template <uint32_t kPairs>
+__device__ void store_head(
+    const HeadPairs<kPairs>& pairs, float scale, uint32_t half, BFloat16Bits* out
 ) {
 #pragma unroll
-  for (uint32_t i = 0; i < kLanePairs; ++i) {
+  for (uint32_t i = 0; i < kPairs; ++i) {
     const uint32_t dimension = i * kWarpThreads + lane_index();
     if (dimension >= half) continue;
     out[dimension] = bfloat16_from_float(pairs.first[i] * scale);

@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "base/check.h"
 #include "base/math.h"
 #include "cuda/kernels/launch_limits.h"
@@ -9,82 +11,87 @@
 namespace millrace::cuda {
 namespace {
 
-constexpr uint32_t kPartsMax = 16;
-constexpr uint32_t kWarpsMax = 16;      // of a block
-constexpr uint32_t kTokenTilesMax = 4;  // that share what is loaded of the weights
-constexpr uint32_t kStages = 3;         // chunks of weights that a warp has in shared memory
-constexpr uint32_t kStageBytes = kChunkSteps * kWeightTileElements * sizeof(BFloat16Bits);
+constexpr uint32_t kPartsLog2Max = 3;
+constexpr uint32_t kWarpsMax = 1U << kPartsLog2Max;  // of a block
+constexpr uint32_t kTokenTilesMax = 4;               // that share what is loaded of the weights
+constexpr uint32_t kStages = 3;  // chunks of weights that a warp has in shared memory
+constexpr uint32_t kStageWords = kChunkSteps * kWarpThreads;  // of 16 bytes
 // Of an H100 or H200: what is chosen by it is so on every device, since results depend on it.
-constexpr size_t kMultiprocessors = 132;
-// Of a multiprocessor, by registers and by shared memory: two blocks of the most warps.
-constexpr size_t kResidentWarps = 2 * kWarpsMax;
+constexpr uint32_t kMultiprocessors = 132;
+// Of a multiprocessor: one less than it has shared memory and registers for, so that the next
+// kernel's first weights are on their way while this one multiplies.
+constexpr uint32_t kResidentBlocks = 3;
 
-// A lane's half of a tile of tokens: its two words of each step.
+// A lane's half of a tile of tokens for the steps of a chunk: its words of each core.
 struct TokenWords {
-  uint32_t words[2] = {};
+  Words4 words[2] = {};
+
+  __device__ uint32_t& of_core(uint32_t core) { return words[core / 4].words[core % 4]; }
 };
 
 // The tokens of a chunk as operands, where rms_norm() or another kernel left them, kTokenTiles
-// tiles. Of many tokens the tiles lie within a group. kIsWhole: inputs of a multiple of 64, so that
-// there is no padding.
-template <uint32_t kTokenTiles, bool kIsWhole>
+// tiles. kIsFew: as few tokens lie; of many the tiles lie within a group. kIsWhole: inputs of a
+// multiple of 64, so that there is no padding.
+template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole>
 class StoredTokens {
  public:
-  __device__ StoredTokens(const LinearTask& task, size_t first_tile)
-      : args_(task.args),
+  __device__ StoredTokens(const LinearTask& task, uint32_t first_tile)
+      : task_(task),
         first_token_(first_tile * kTileTokens + lane_index() / 4),
-        tokens_(
-            task.args.x + token_tile_chunk(first_tile, 0, task.num_chunks, task.args.num_tokens) +
-            lane_index() * 2
-        ),
-        chunk_stride_(size_t{kTileChunkElements} << group_tiles_log2(task.args.num_tokens)),
-        tile_stride_(
-            task.args.num_tokens <= kFewTokens ? task.num_chunks * kTileChunkElements
-                                               : kTileChunkElements
+        from_(
+            task.args.x +
+            token_tile_chunk(first_tile, 0, task.num_chunks, kIsFew ? 1 : kFewTokens + 1) +
+            lane_index() * (kIsFew ? kLaneChunkElements : 2)
         ) {}
 
   // Zeros for tokens that are not there, whose memory nobody has written.
-  __device__ void load(size_t chunk, TokenWords (&x)[kChunkSteps][kTokenTiles]) const {
+  __device__ void load(uint32_t chunk, TokenWords (&x)[kTokenTiles]) const {
+    constexpr uint32_t kChunkStride =
+        kIsFew ? kTileChunkElements : kTileChunkElements << kGroupTilesLog2;
 #pragma unroll
     for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
-      if (first_token_ + tile * kTileTokens >= args_.num_tokens) continue;
-      const BFloat16Bits* const from = tokens_ + chunk * chunk_stride_ + tile * tile_stride_;
+      if (first_token_ + tile * kTileTokens >= task_.num_tokens) continue;
+      const uint32_t tile_begin = (kIsFew ? tile * task_.num_chunks : tile) * kTileChunkElements;
+      const BFloat16Bits* const from = from_ + size_t{chunk} * kChunkStride + tile_begin;
+      if (kIsFew) {
+        for (uint32_t i = 0; i < 2; ++i) x[tile].words[i] = load_words(from + i * kWordElements);
+      } else {
 #pragma unroll
-      for (uint32_t core = 0; core < kChunkSteps * 2; ++core) {
-        x[core / 2][tile].words[core % 2] = load_inputs(
-            from + core * kCoreElements, chunk * kChunkInputs + core * kCoreInputs
-        );
+        for (uint32_t core = 0; core < kChunkCores; ++core) {
+          x[tile].of_core(core) = load_word(from + core * kCoreElements);
+        }
       }
+      if (!kIsWhole) clear_padding(chunk, x[tile]);
     }
   }
 
  private:
-  // Inputs 2t and 2t + 1 of a core whose first input is `core`.
-  __device__ uint32_t load_inputs(const BFloat16Bits* from, size_t core) const {
-    if (kIsWhole) return load_word(from);
-    const size_t input = core + lane_index() % 4 * 2;
-    if (input >= args_.num_inputs) return 0;
-    return input + 1 < args_.num_inputs ? load_word(from) : load_word(from) & 0xFFFFU;
+  __device__ void clear_padding(uint32_t chunk, TokenWords& x) const {
+#pragma unroll
+    for (uint32_t core = 0; core < kChunkCores; ++core) {
+      const size_t input = chunk * kChunkInputs + core * kCoreInputs + lane_index() % 4 * 2;
+      if (input >= task_.args.num_inputs) x.of_core(core) = 0;
+      if (input + 1 == task_.args.num_inputs) x.of_core(core) &= 0xFFFFU;
+    }
   }
 
-  const LinearArgs& args_;
-  size_t first_token_;  // the lane's, of the first tile
-  const BFloat16Bits* tokens_;
-  size_t chunk_stride_;
-  size_t tile_stride_;
+  const LinearTask& task_;
+  uint32_t first_token_;  // the lane's, of the first tile
+  const BFloat16Bits* from_;
 };
 
-// The same for one tile that the block norms for itself: as cores of as many rows as there are
-// tokens, in shared memory.
+// The same for one tile that the block norms for itself, in shared memory: in the order of few
+// tokens, as many as there are.
 class NormedTokens {
  public:
   __device__ NormedTokens(const RmsNormArgs& norm, size_t offset_bytes)
       : norm_(norm),
         num_tokens_(static_cast<uint32_t>(norm.num_tokens)),
+        hidden_(static_cast<uint32_t>(norm.hidden)),
         sums_(dynamic_shared<float>(offset_bytes, kTileTokens * kNormWarps)),
-        cores_(dynamic_shared<Words4>(
-            offset_bytes + kSumBytes, norm.hidden / kCoreInputs * norm.num_tokens
-        )) {}
+        elements_(
+            dynamic_shared<BFloat16Bits>(offset_bytes + kSumBytes, norm.hidden * norm.num_tokens)
+        ) {}
 
   static constexpr size_t kSumBytes = size_t{kTileTokens} * kNormWarps * sizeof(float);
   static size_t num_bytes(const RmsNormArgs& norm) {
@@ -96,60 +103,72 @@ class NormedTokens {
   __device__ void load_weights(float (&weights)[kNormColumns]) const {
     constexpr uint32_t kLineElements = 32;
     const uint32_t i = threadIdx.x * kLineElements;
-    if (i < norm_.hidden) prefetch(norm_.weight + i);
-    load_columns<true>(norm_.weight, size_t{threadIdx.x} * kNormColumns, norm_.hidden, weights);
+    if (i < hidden_) prefetch(norm_.weight + i);
+    load_columns<true>(norm_.weight, threadIdx.x * kNormColumns, hidden_, weights);
   }
 
   // By the whole block, before the first load.
   __device__ void norm_all(float (&weights)[kNormColumns]) const {
     for (uint32_t i = warp_index(); i < num_tokens_ * kNormWarps; i += num_warps()) {
-      const float* const row = norm_.x + i / kNormWarps * norm_.hidden;
-      const float sum = sum_of_norm_warp<true>(row, norm_.hidden, i % kNormWarps);
+      const float* const row = norm_.x + i / kNormWarps * hidden_;
+      const float sum = sum_of_norm_warp<true>(row, hidden_, i % kNormWarps);
       if (lane_index() == 0) sums_[i] = sum;
     }
     sync_block();
-    // The same in every thread: what they add up to is not worth a barrier.
-    float factors[kTileTokens];
+    // Divisions are long: lane i of every warp does token i's.
+    float of_lane = 0.0F;
+    if (lane_index() < num_tokens_) {
+      const float* const sums = sums_ + lane_index() * kNormWarps;
+      of_lane = sums[0];
 #pragma unroll
-    for (uint32_t token = 0; token < kTileTokens; ++token) {
-      if (token >= num_tokens_) break;
-      const float* const sums = sums_ + token * kNormWarps;
-      float sum = sums[0];
-#pragma unroll
-      for (uint32_t i = 1; i < kNormWarps; ++i) sum += sums[i];
-      factors[token] = inverse_rms(sum, norm_.hidden, norm_.eps);
+      for (uint32_t i = 1; i < kNormWarps; ++i) of_lane += sums[i];
     }
-    const auto num_cores = static_cast<uint32_t>(norm_.hidden / kCoreInputs);
-    for (uint32_t core = threadIdx.x; core < num_cores; core += blockDim.x) {
-      const size_t column = size_t{core} * kCoreInputs;
-      if (core != threadIdx.x) load_columns<true>(norm_.weight, column, norm_.hidden, weights);
-#pragma unroll
-      for (uint32_t token = 0; token < kTileTokens; ++token) {
-        if (token >= num_tokens_) break;
-        float values[kNormColumns];
-        load_columns<true>(norm_.x + token * norm_.hidden, column, norm_.hidden, values);
-        cores_[core * num_tokens_ + token] = normed_columns(values, weights, factors[token]);
+    const float factor_of_lane = inverse_rms(of_lane, hidden_, norm_.eps);
+    const uint32_t num_cores = hidden_ / kCoreInputs;
+    for (uint32_t first = 0; first < num_cores; first += blockDim.x) {
+      const uint32_t core = first + threadIdx.x;
+      if (first > 0) load_columns<true>(norm_.weight, core * kCoreInputs, hidden_, weights);
+#pragma unroll 1
+      for (uint32_t token = 0; token < num_tokens_; ++token) {
+        const float factor = shuffle(factor_of_lane, token);
+        if (core < num_cores) norm_core(core, token, factor, weights);
       }
     }
     sync_block();
   }
 
-  __device__ void load(size_t chunk, TokenWords (&x)[kChunkSteps][1]) const {
-    constexpr uint32_t kCores = kChunkSteps * 2;
+  __device__ void load(uint32_t chunk, TokenWords (&x)[1]) const {
     const uint32_t token = lane_index() / 4;
     if (token >= num_tokens_) return;
+    const BFloat16Bits* const from = lane_elements(chunk, token, lane_index() % 4);
 #pragma unroll
-    for (uint32_t i = 0; i < kCores; ++i) {
-      const Words4& core = cores_[(chunk * kCores + i) * num_tokens_ + token];
-      x[i / 2][0].words[i % 2] = load_word(&core.words[lane_index() % 4]);
-    }
+    for (uint32_t i = 0; i < 2; ++i) x[0].words[i] = load_words(from + i * kWordElements);
   }
 
  private:
+  __device__ void norm_core(
+      uint32_t core, uint32_t token, float factor, const float (&weights)[kNormColumns]
+  ) const {
+    float values[kNormColumns];
+    load_columns<true>(norm_.x + token * hidden_, core * kCoreInputs, hidden_, values);
+    const Words4 normed = normed_columns(values, weights, factor);
+#pragma unroll
+    for (uint32_t t = 0; t < 4; ++t) {
+      store_word(
+          lane_elements(core / kChunkCores, token, t) + core % kChunkCores * 2, normed.words[t]
+      );
+    }
+  }
+
+  __device__ BFloat16Bits* lane_elements(uint32_t chunk, uint32_t token, uint32_t t) const {
+    return elements_ + (chunk * num_tokens_ + token) * kChunkInputs + t * kLaneChunkElements;
+  }
+
   const RmsNormArgs& norm_;
   uint32_t num_tokens_;
+  uint32_t hidden_;
   float* sums_;  // [num_tokens][kNormWarps]
-  Words4* cores_;
+  BFloat16Bits* elements_;
 };
 
 // What a warp does: a part of some panels, one after the other. Panels go round the blocks first,
@@ -160,9 +179,9 @@ struct WarpPlace {
   uint32_t panel_stride;
 
   __device__ explicit WarpPlace(const LinearTask& task)
-      : part(warp_index() % task.num_parts),
-        first_panel(warp_index() / task.num_parts * gridDim.y + blockIdx.y),
-        panel_stride(num_warps() / task.num_parts * gridDim.y) {}
+      : part(warp_index() & (task.num_parts() - 1)),
+        first_panel((warp_index() >> task.num_parts_log2) * gridDim.y + blockIdx.y),
+        panel_stride((num_warps() >> task.num_parts_log2) * gridDim.y) {}
 };
 
 // The weights of a warp's part of its panels on their way through shared memory, chunk by chunk,
@@ -173,21 +192,27 @@ class WeightStream {
   __device__ WeightStream(const LinearTask& task, const WarpPlace& place)
       : task_(task),
         place_(place),
+        begin_(task.part_begin(place.part)),
+        num_chunks_(task.part_begin(place.part + 1) - begin_),
         panel_(place.first_panel),
-        num_left_(num_chunks()),
-        from_(first_of_panel()) {
-#pragma unroll
+        num_left_(num_chunks_),
+        from_(first_of_panel()),
+        stages_(
+            dynamic_shared<Words4>(0, num_warps() * kStages * kStageWords) +
+            warp_index() * (kStages * kStageWords) + lane_index()
+        ) {
+#pragma unroll 1
     for (uint32_t i = 0; i + 1 < kStages; ++i) ask();
   }
 
-  // The part's chunks of each panel.
-  __device__ uint32_t begin() const { return task_.part_begin(place_.part); }
-  __device__ uint32_t end() const { return task_.part_begin(place_.part + 1); }
+  // The part's first chunk, and how many it has of each panel.
+  __device__ uint32_t begin() const { return begin_; }
+  __device__ uint32_t num_chunks() const { return num_chunks_; }
 
   // The next chunk; and asks for one more.
   __device__ void take(Words4 (&weights)[kChunkSteps]) {
     wait_for_copies<kStages - 2>();
-    const Words4* const from = stage(taken_);
+    const Words4* const from = stages_ + taken_;
 #pragma unroll
     for (uint32_t i = 0; i < kChunkSteps; ++i) weights[i] = load_words(from + i * kWarpThreads);
     taken_ = next_stage(taken_);
@@ -195,12 +220,10 @@ class WeightStream {
   }
 
  private:
-  static constexpr uint32_t kStageWords = kStageBytes / sizeof(Words4);
-
   // For the chunk after the last one asked for; nothing beyond the last panel.
   __device__ void ask() {
     if (panel_ < task_.num_panels) {
-      Words4* const to = stage(asked_);
+      Words4* const to = stages_ + asked_;
 #pragma unroll
       for (uint32_t i = 0; i < kChunkSteps; ++i) {
         copy_streaming(to + i * kWarpThreads, from_ + i * kWeightTileElements);
@@ -208,7 +231,7 @@ class WeightStream {
       from_ += kWeightChunkElements;
       if (--num_left_ == 0) {
         panel_ += place_.panel_stride;
-        num_left_ = num_chunks();
+        num_left_ = num_chunks_;
         from_ = first_of_panel();
       }
     }
@@ -216,25 +239,24 @@ class WeightStream {
     end_copies();
   }
 
-  __device__ uint32_t num_chunks() const { return end() - begin(); }
   __device__ const BFloat16Bits* first_of_panel() const {
-    return task_.args.weights + weight_tile(panel_, size_t{begin()} * kChunkSteps, task_.num_chunks) +
+    const uint32_t chunk = panel_ / kGroupPanels * task_.num_chunks + begin_;
+    return task_.args.weights + size_t{chunk} * kWeightChunkElements +
+           panel_ % kGroupPanels * (kChunkSteps * kWeightTileElements) +
            lane_index() * kWordElements;
   }
-
-  __device__ static Words4* stage(uint32_t index) {
-    return dynamic_shared<Words4>(0, num_warps() * kStages * kStageWords) +
-           (warp_index() * kStages + index) * kStageWords + lane_index();
-  }
-  __device__ static uint32_t next_stage(uint32_t index) {
-    return index + 1 == kStages ? 0 : index + 1;
+  __device__ static uint32_t next_stage(uint32_t stage) {
+    return stage == (kStages - 1) * kStageWords ? 0 : stage + kStageWords;
   }
 
   const LinearTask& task_;
   const WarpPlace& place_;
-  uint32_t panel_;  // of the next chunk to ask for
+  uint32_t begin_;
+  uint32_t num_chunks_;
+  uint32_t panel_;     // of the next chunk to ask for
   uint32_t num_left_;  // of the panel
   const BFloat16Bits* from_;
+  Words4* stages_;
   uint32_t asked_ = 0;  // the stage of the next
   uint32_t taken_ = 0;
 };
@@ -244,15 +266,14 @@ template <uint32_t kTokenTiles, class Tokens>
 __device__ void add_part(
     WeightStream& stream, const Tokens& tokens, float (&sums)[kTokenTiles][4]
 ) {
-  const uint32_t end = stream.end();
-  TokenWords next[kChunkSteps][kTokenTiles];
+  const uint32_t end = stream.begin() + stream.num_chunks();
+  TokenWords next[kTokenTiles];
   tokens.load(stream.begin(), next);
+#pragma unroll 1
   for (uint32_t chunk = stream.begin(); chunk < end; ++chunk) {
-    TokenWords x[kChunkSteps][kTokenTiles];
+    TokenWords x[kTokenTiles];
 #pragma unroll
-    for (uint32_t i = 0; i < kChunkSteps * kTokenTiles; ++i) {
-      x[i / kTokenTiles][i % kTokenTiles] = next[i / kTokenTiles][i % kTokenTiles];
-    }
+    for (uint32_t tile = 0; tile < kTokenTiles; ++tile) x[tile] = next[tile];
     if (chunk + 1 < end) tokens.load(chunk + 1, next);
     Words4 weights[kChunkSteps];
     stream.take(weights);
@@ -260,7 +281,8 @@ __device__ void add_part(
     for (uint32_t i = 0; i < kChunkSteps; ++i) {
 #pragma unroll
       for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
-        multiply_fragments(sums[tile], weights[i].words, x[i][tile].words);
+        const uint32_t words[2] = {x[tile].of_core(2 * i), x[tile].of_core(2 * i + 1)};
+        multiply_fragments(sums[tile], weights[i].words, words);
       }
     }
   }
@@ -268,7 +290,7 @@ __device__ void add_part(
 
 // Shared memory of a block: stages, then the warps' sums.
 __host__ __device__ size_t stage_bytes(uint32_t num_warps) {
-  return size_t{num_warps} * kStages * kStageBytes;
+  return size_t{num_warps} * kStages * kStageWords * sizeof(Words4);
 }
 template <uint32_t kTokenTiles>
 __host__ __device__ size_t sum_bytes(uint32_t num_warps) {
@@ -292,7 +314,7 @@ __device__ void add_parts(uint32_t num_parts, uint32_t part, float (&sums)[kToke
   }
   sync_block();
   if (part == 0) {
-#pragma unroll 4
+#pragma unroll 1
     for (uint32_t other = 1; other < num_parts; ++other) {
 #pragma unroll
       for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
@@ -309,25 +331,26 @@ template <uint32_t kTokenTiles, class Tokens>
 __device__ void multiply_panels(
     const LinearTask& task,
     const WarpPlace& place,
-    size_t first_tile,
+    uint32_t first_tile,
     WeightStream& stream,
     const Tokens& tokens
 ) {
   // The block's warps go on together, as far as the one with the first panel does.
+#pragma unroll 1
   for (uint32_t first = blockIdx.y; first < task.num_panels; first += place.panel_stride) {
     const uint32_t panel = first - blockIdx.y + place.first_panel;
     const bool has_panel = panel < task.num_panels;
+    const bool is_finisher = place.part == 0 && has_panel;
     const PanelOutputs<kTokenTiles> outputs(task, panel, first_tile);
     float sums[kTokenTiles][4] = {};
     float before[kTokenTiles][4] = {};
     float bias[2] = {};
-    const bool is_finisher = place.part == 0 && has_panel;
     if (is_finisher && task.args.epilogue == LinearEpilogue::kAddToOut) outputs.load_before(before);
     if (is_finisher) outputs.load_bias(bias);
     if (has_panel) add_part(stream, tokens, sums);
-    if (task.num_parts > 1) {
+    if (task.num_parts() > 1) {
       if (first != blockIdx.y) sync_block();  // the sums of the panels before were added
-      add_parts(task.num_parts, place.part, sums);
+      add_parts(task.num_parts(), place.part, sums);
     }
     if (!is_finisher) continue;
     outputs.add_bias(bias, sums);
@@ -342,71 +365,76 @@ __device__ void multiply_panels(
 
 // Grid: blocks of tokens, which share weights and so lie side by side; panels, or fewer, that take
 // every so manieth.
-template <uint32_t kTokenTiles, bool kIsWhole>
-__global__ void __launch_bounds__(kWarpsMax* kWarpThreads, kTokenTiles == 1 ? 2 : 1)
+template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole>
+__global__ void __launch_bounds__(kWarpsMax* kWarpThreads, kTokenTiles == 1 ? 4 : 2)
     linear_kernel(LinearTask task) {
   allow_next_kernel();
   const WarpPlace place(task);
   WeightStream stream(task, place);
+  const uint32_t first_tile = blockIdx.x * kTokenTiles;
+  if (place.part == 0) PanelOutputs<1>(task, place.first_panel, first_tile).prefetch_bias();
+  const StoredTokens<kTokenTiles, kIsFew, kIsWhole> tokens(task, first_tile);
   wait_for_previous_kernel();
-  const size_t first_tile = static_cast<size_t>(blockIdx.x) * kTokenTiles;
-  const StoredTokens<kTokenTiles, kIsWhole> tokens(task, first_tile);
   multiply_panels<kTokenTiles>(task, place, first_tile, stream, tokens);
 }
 
 // Of one tile of tokens. kAddToOut is not for it: what is normed is what would be added to.
-__global__ void __launch_bounds__(kWarpsMax* kWarpThreads, 2)
+__global__ void __launch_bounds__(kWarpsMax* kWarpThreads, 4)
     normed_kernel(LinearTask task, RmsNormArgs norm) {
   allow_next_kernel();
   const WarpPlace place(task);
   WeightStream stream(task, place);
+  if (place.part == 0) PanelOutputs<1>(task, place.first_panel, 0).prefetch_bias();
   const NormedTokens tokens(norm, stage_bytes(num_warps()) + sum_bytes<1>(num_warps()));
   float norm_weights[kNormColumns];
   tokens.load_weights(norm_weights);
-  if (place.part == 0) PanelOutputs<1>(task, place.first_panel, 0).prefetch_bias();
   wait_for_previous_kernel();
   tokens.norm_all(norm_weights);
   multiply_panels<1>(task, place, 0, stream, tokens);
 }
 
-// Groups of a block, each of which does panels of its own: more than one where there are more
-// panels than blocks can be under way.
+// Groups of a block, each of which does panels of its own: more than one where blocks of one would
+// be more than can be under way.
 uint32_t num_warps_of(const LinearTask& task) {
-  const size_t num_groups = div_ceil(size_t{task.num_panels}, kMultiprocessors * 2);
-  const uint32_t num_groups_max = kWarpsMax / task.num_parts;
-  return task.num_parts *
-         (num_groups < num_groups_max ? static_cast<uint32_t>(num_groups) : num_groups_max);
+  const uint32_t num_groups = div_ceil(task.num_panels, kMultiprocessors * kResidentBlocks);
+  const uint32_t num_groups_max = kWarpsMax >> task.num_parts_log2;
+  return (num_groups < num_groups_max ? num_groups : num_groups_max) << task.num_parts_log2;
 }
 
-uint32_t num_panel_blocks(const LinearTask& task, size_t num_resident_warps) {
-  const uint32_t num_warps = num_warps_of(task);
-  const size_t num_wanted = div_ceil(size_t{task.num_panels}, size_t{num_warps / task.num_parts});
-  const size_t num_resident = kMultiprocessors * (num_resident_warps / num_warps);
-  return grid_height(num_wanted < num_resident ? num_wanted : num_resident);
+// As many for each multiprocessor, where there are panels for that.
+uint32_t num_panel_blocks(const LinearTask& task) {
+  const uint32_t num_wanted =
+      div_ceil(task.num_panels, num_warps_of(task) >> task.num_parts_log2);
+  const uint32_t num_resident = div_ceil(num_wanted, kMultiprocessors);
+  const uint32_t num_blocks =
+      kMultiprocessors * (num_resident < kResidentBlocks ? num_resident : kResidentBlocks);
+  return grid_height(num_blocks < task.num_panels ? num_blocks : task.num_panels);
 }
 
-template <uint32_t kTokenTiles, bool kIsWhole>
+template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole>
 void launch_linear(StreamHandle stream, const LinearTask& task) {
   const size_t num_token_blocks = div_ceil(task.args.num_tokens, size_t{kTokenTiles} * kTileTokens);
   const uint32_t num_warps = num_warps_of(task);
   launch(
       stream,
-      {.grid =
-           {grid_width(num_token_blocks),
-            num_panel_blocks(task, kTokenTiles == 1 ? kResidentWarps : kResidentWarps / 2)},
+      {.grid = {grid_width(num_token_blocks), num_panel_blocks(task)},
        .block = {num_warps * kWarpThreads},
        .num_shared_bytes = stage_bytes(num_warps) + sum_bytes<kTokenTiles>(num_warps)},
-      linear_kernel<kTokenTiles, kIsWhole>,
+      linear_kernel<kTokenTiles, kIsFew, kIsWhole>,
       task
   );
 }
 
 template <bool kIsWhole>
 void launch_linear(StreamHandle stream, const LinearTask& task) {
-  const size_t num_tokens = task.args.num_tokens;
-  if (num_tokens > 2 * kTileTokens) return launch_linear<kTokenTilesMax, kIsWhole>(stream, task);
-  if (num_tokens > kTileTokens) return launch_linear<2, kIsWhole>(stream, task);
-  launch_linear<1, kIsWhole>(stream, task);
+  if (task.num_tokens > kFewTokens) {
+    return launch_linear<kTokenTilesMax, false, kIsWhole>(stream, task);
+  }
+  if (task.num_tokens > 2 * kTileTokens) {
+    return launch_linear<kTokenTilesMax, true, kIsWhole>(stream, task);
+  }
+  task.num_tokens > kTileTokens ? launch_linear<2, true, kIsWhole>(stream, task)
+                                : launch_linear<1, true, kIsWhole>(stream, task);
 }
 
 LinearTask checked_task(const LinearArgs& args) {
@@ -416,13 +444,16 @@ LinearTask checked_task(const LinearArgs& args) {
   CHECK(!is_silu_mul || args.num_rows % 2 == 0, "as many rows of gate as of up");
   CHECK(is_silu_mul ? args.activation != nullptr : args.out != nullptr, "linear's memory");
   CHECK(is_aligned(args.x) && is_aligned(args.weights), "16-byte memory");
+  CHECK(args.num_tokens * args.num_rows <= UINT32_MAX, "a result of at most 2^32 - 1 elements");
   const size_t num_panels = num_linear_panels(args.num_rows, args.epilogue);
+  const uint32_t num_parts = num_k_parts(num_panels, args.num_inputs);
   return {
       .args = args,
-      .num_outputs = is_silu_mul ? args.num_rows / 2 : args.num_rows,
+      .num_tokens = static_cast<uint32_t>(args.num_tokens),
+      .num_outputs = static_cast<uint32_t>(is_silu_mul ? args.num_rows / 2 : args.num_rows),
       .num_panels = static_cast<uint32_t>(num_panels),
       .num_chunks = static_cast<uint32_t>(num_chunks_of(args.num_inputs)),
-      .num_parts = num_k_parts(num_panels, args.num_inputs)};
+      .num_parts_log2 = static_cast<uint32_t>(std::countr_zero(num_parts))};
 }
 
 }  // namespace
@@ -432,15 +463,13 @@ size_t num_linear_panels(size_t num_rows, LinearEpilogue epilogue) {
                                               : num_panels_of(num_rows);
 }
 
-// As many that each multiprocessor has 48 warps' work, whose panels then go round evenly. More than
-// eight only of long rows: a prompt's products wait where a part ends.
+// As many that each multiprocessor has 16 warps' work.
 uint32_t num_k_parts(size_t num_panels, size_t num_inputs) {
-  constexpr size_t kWarpsWanted = kMultiprocessors * 48;
+  constexpr size_t kWarpsWanted = kMultiprocessors * 16;
   const size_t num_chunks = num_chunks_of(num_inputs);
   uint32_t num_parts = 1;
-  while (num_parts < kPartsMax && num_panels * num_parts < kWarpsWanted) {
-    const size_t num_chunks_min = num_parts < 8 ? 1 : 4;
-    if (num_parts * 2 * num_chunks_min > num_chunks) break;
+  while (num_parts < kWarpsMax && num_parts * 2 <= num_chunks &&
+         num_panels * num_parts < kWarpsWanted) {
     num_parts *= 2;
   }
   return num_parts;
@@ -470,7 +499,7 @@ void linear_of_normed(StreamHandle stream, const RmsNormArgs& norm, const Linear
   const uint32_t num_warps = num_warps_of(task);
   launch(
       stream,
-      {.grid = {1, num_panel_blocks(task, kResidentWarps)},
+      {.grid = {1, num_panel_blocks(task)},
        .block = {num_warps * kWarpThreads},
        .num_shared_bytes =
            stage_bytes(num_warps) + sum_bytes<1>(num_warps) + NormedTokens::num_bytes(norm)},

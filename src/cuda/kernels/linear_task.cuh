@@ -9,49 +9,48 @@ namespace millrace::cuda {
 
 struct LinearTask {
   LinearArgs args;
-  size_t num_outputs;  // columns of out
+  uint32_t num_tokens;
+  uint32_t num_outputs;  // columns of out
   uint32_t num_panels;
   uint32_t num_chunks;
-  uint32_t num_parts;
+  uint32_t num_parts_log2;
 
+  __host__ __device__ uint32_t num_parts() const { return 1U << num_parts_log2; }
   // The first chunk of a part, and of what follows the last.
-  __device__ uint32_t part_begin(uint32_t part) const { return part * num_chunks / num_parts; }
+  __device__ uint32_t part_begin(uint32_t part) const {
+    return part * num_chunks >> num_parts_log2;
+  }
 };
 
 // What follows the sums that a lane has of a panel's products with kTiles tiles of tokens: see
-// multiply_fragments(). By whole warps.
+// multiply_fragments(). By whole warps. Indices have 32 bits: checked_task() of linear.cu.
 template <uint32_t kTiles>
 class PanelOutputs {
  public:
-  __device__ PanelOutputs(const LinearTask& task, size_t panel, size_t first_tile)
+  __device__ PanelOutputs(const LinearTask& task, uint32_t panel, uint32_t first_tile)
       : task_(task),
-        is_silu_mul_(task.args.epilogue == LinearEpilogue::kSiluMul),
-        panel_(panel),
         first_tile_(first_tile),
-        row_(panel * (is_silu_mul_ ? 8 : kTileRows) + lane_index() / 4) {}
+        first_row_(panel * (is_silu_mul() ? 8 : kTileRows)) {}
 
   // What the sums are added to, all of it at once and before they are there: each is a walk to
   // memory and back. kAddToOut.
   __device__ void load_before(float (&before)[kTiles][4]) const {
 #pragma unroll
     for (uint32_t i = 0; i < kTiles * 4; ++i) {
-      const float* const place = place_of(i);
-      before[i / 4][i % 4] = place == nullptr ? 0.0F : *place;
+      before[i / 4][i % 4] = has_place(i) ? task_.args.out[place_of(i)] : 0.0F;
     }
   }
 
   // Of the lane's two rows; zeros where there is none.
   __device__ void load_bias(float (&bias)[2]) const {
 #pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) {
-      const float* const place = bias_of(i);
-      bias[i] = place == nullptr ? 0.0F : *place;
-    }
+    for (uint32_t i = 0; i < 2; ++i) bias[i] = has_bias(i) ? task_.args.bias[bias_row(i)] : 0.0F;
   }
   // The same ahead of time, to the cache that all share.
   __device__ void prefetch_bias() const {
-    const float* const place = bias_of(lane_index() % 4 == 0 ? 0 : 1);
-    if (lane_index() < 2 && place != nullptr) prefetch(place);
+    if (lane_index() < 2 && has_bias(lane_index())) {
+      prefetch(task_.args.bias + bias_row(lane_index()));
+    }
   }
 
   __device__ void add_bias(const float (&bias)[2], float (&sums)[kTiles][4]) const {
@@ -64,8 +63,7 @@ class PanelOutputs {
   __device__ void store(const float (&values)[kTiles][4]) const {
 #pragma unroll
     for (uint32_t i = 0; i < kTiles * 4; ++i) {
-      float* const place = place_of(i);
-      if (place != nullptr) *place = values[i / 4][i % 4];
+      if (has_place(i)) task_.args.out[place_of(i)] = values[i / 4][i % 4];
     }
   }
 
@@ -77,7 +75,7 @@ class PanelOutputs {
     for (uint32_t tile = 0; tile < kTiles; ++tile) {
       float values[2];
       for (uint32_t i = 0; i < 2; ++i) {
-        values[i] = has_row(row_) ? silu(sums[tile][i]) * sums[tile][2 + i] : 0.0F;
+        values[i] = silu(sums[tile][i]) * sums[tile][2 + i];
       }
       // Of row g tokens 2t and 2t + 1; wanted of token g rows 2t and 2t + 1.
       const uint32_t of_row = bfloat16_pair(values[0], values[1]);
@@ -85,40 +83,45 @@ class PanelOutputs {
       const uint32_t second = shuffle(of_row, (2 * t + 1) * 4 + group / 2);
       const uint32_t word =
           group % 2 == 0 ? (first & 0xFFFFU) | second << 16 : first >> 16 | (second & 0xFFFF0000U);
-      const size_t token = (first_tile_ + tile) * kTileTokens + group;
-      if (token >= task_.args.num_tokens) continue;
+      const uint32_t token = (first_tile_ + tile) * kTileTokens + group;
+      if (token >= task_.num_tokens) continue;
+      // Rows that are not there become padding, which is there.
       const size_t element =
-          token_element(token, panel_ * 8 + t * 2, task_.num_outputs, task_.args.num_tokens);
+          token_element(token, first_row_ + t * 2, task_.num_outputs, task_.num_tokens);
       store_word(task_.args.activation + element, word);
     }
   }
 
  private:
-  __device__ bool has_row(size_t row) const {
-    return row < task_.num_outputs;
+  __device__ bool is_silu_mul() const {
+    return task_.args.epilogue == LinearEpilogue::kSiluMul;
+  }
+  __device__ uint32_t row() const {
+    return first_row_ + lane_index() / 4;
   }
 
-  // Of the lane's first or second row; null: nowhere.
-  __device__ const float* bias_of(uint32_t i) const {
-    const float* const bias = task_.args.bias;
-    const size_t row = is_silu_mul_ ? row_ : row_ + 8 * i;
-    if (bias == nullptr || !has_row(row)) return nullptr;
-    return bias + row + (is_silu_mul_ ? i * task_.num_outputs : 0);
+  // Of the lane's first or second row.
+  __device__ bool has_bias(uint32_t i) const {
+    return task_.args.bias != nullptr && row() + (is_silu_mul() ? 0 : i * 8) < task_.num_outputs;
+  }
+  __device__ uint32_t bias_row(uint32_t i) const {
+    return row() + i * (is_silu_mul() ? task_.num_outputs : 8);
   }
 
-  // Of sums[i / 4][i % 4] in out; null: nowhere.
-  __device__ float* place_of(uint32_t i) const {
-    const size_t token = (first_tile_ + i / 4) * kTileTokens + lane_index() % 4 * 2 + i % 2;
-    const size_t row = i % 4 < 2 ? row_ : row_ + 8;
-    if (!has_row(row) || token >= task_.args.num_tokens) return nullptr;
-    return task_.args.out + token * task_.num_outputs + row;
+  // Of sums[i / 4][i % 4] in out.
+  __device__ uint32_t token_of(uint32_t i) const {
+    return (first_tile_ + i / 4) * kTileTokens + lane_index() % 4 * 2 + i % 2;
+  }
+  __device__ bool has_place(uint32_t i) const {
+    return token_of(i) < task_.num_tokens && row() + i % 4 / 2 * 8 < task_.num_outputs;
+  }
+  __device__ uint32_t place_of(uint32_t i) const {
+    return token_of(i) * task_.num_outputs + row() + i % 4 / 2 * 8;
   }
 
   const LinearTask& task_;
-  bool is_silu_mul_;
-  size_t panel_;
-  size_t first_tile_;
-  size_t row_;  // the lane's first: of out, or of gate
+  uint32_t first_tile_;
+  uint32_t first_row_;  // of out, or of gate
 };
 
 // out = before + sums.

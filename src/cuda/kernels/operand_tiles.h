@@ -8,13 +8,15 @@
 // 9, row g + 8 at the same. It is the order of wgmma's operand in registers too, a warp having 16
 // of its 64 rows. Padding is zeros.
 //
-// Tokens, bfloat16: groups of 128 tokens, one after the other; up to 32 in all are groups of 8, so
-// that what a decode reads again and again lies together. A group is chunks of 64 inputs, a chunk
-// the group's tiles of 8 tokens, a tile 8 cores of 8 tokens by 8 inputs, a core 8 rows of 16 bytes:
-// what a matrix in shared memory without swizzling is made of ("core matrix", PTX ISA), and half a
-// second operand of mma.m16n8k16, a word a lane. So a group's chunk is one copy to shared memory,
-// of 16 KiB, as is one of weights (decision 28 has what a copy for each tile took). Padding is not
-// written, and not read.
+// Tokens, bfloat16: groups of 128 tokens, one after the other. A group is chunks of 64 inputs, a
+// chunk the group's tiles of 8 tokens, a tile 8 cores of 8 tokens by 8 inputs, a core 8 rows of 16
+// bytes: what a matrix in shared memory without swizzling is made of ("core matrix", PTX ISA), and
+// half a second operand of mma.m16n8k16, a word a lane. So a group's chunk is one copy to shared
+// memory, of 16 KiB, as is one of weights (decision 28 has what a copy for each tile took).
+// Up to 32 tokens in all are groups of 8, so that what a decode reads again and again lies
+// together, and a tile's chunk is in the order of mma.m16n8k16's second operand: lane l has bytes
+// [32 l, 32 l + 32), token g at inputs 2t and 2t + 1 of each of the eight cores. Padding is not
+// written, and what is read of it counts for nothing.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +32,12 @@ constexpr uint32_t kWeightTileElements = kTileRows * kTileInputs;
 constexpr uint32_t kCoreElements = kTileTokens * kCoreInputs;
 constexpr uint32_t kChunkSteps = 4;
 constexpr uint32_t kChunkInputs = kChunkSteps * kTileInputs;
+constexpr uint32_t kChunkCores = kChunkInputs / kCoreInputs;
 constexpr uint32_t kGroupPanels = 8;
 constexpr uint32_t kWeightChunkElements = kGroupPanels * kChunkSteps * kWeightTileElements;
 constexpr uint32_t kTileChunkElements = kTileTokens * kChunkInputs;
 constexpr uint32_t kFewTokens = 32;
+constexpr uint32_t kLaneChunkElements = kChunkInputs / 4;  // of few tokens
 constexpr uint32_t kGroupTilesLog2 = 4;
 constexpr uint32_t kGroupTokens = kTileTokens << kGroupTilesLog2;  // of more than those
 constexpr uint32_t kGroupChunkElements = kGroupTokens * kChunkInputs;
@@ -87,14 +91,17 @@ constexpr size_t token_tile_chunk(size_t tile, size_t chunk, size_t num_chunks, 
   return ((((tile >> shift) * num_chunks + chunk) << shift) + of_group) * kTileChunkElements;
 }
 
-// Where an element of a token lies; `num_tokens`: all there are. Eight inputs from a multiple of
-// eight on are neighbours.
+// Where an element of a token lies; `num_tokens`: all there are. Two inputs from a multiple of two
+// on are neighbours; token_columns.cuh has where eight are.
 constexpr size_t token_element(size_t token, size_t input, size_t num_inputs, size_t num_tokens) {
-  return token_tile_chunk(
-             token / kTileTokens, input / kChunkInputs, num_chunks_of(num_inputs), num_tokens
-         ) +
-         input % kChunkInputs / kCoreInputs * kCoreElements + token % kTileTokens * kCoreInputs +
-         input % kCoreInputs;
+  const size_t tile = token_tile_chunk(
+      token / kTileTokens, input / kChunkInputs, num_chunks_of(num_inputs), num_tokens
+  );
+  const size_t row = token % kTileTokens;
+  const size_t core = input % kChunkInputs / kCoreInputs;
+  const size_t of_core = input % kCoreInputs;
+  if (num_tokens > kFewTokens) return tile + core * kCoreElements + row * kCoreInputs + of_core;
+  return tile + row * kChunkInputs + of_core / 2 * kLaneChunkElements + core * 2 + of_core % 2;
 }
 
 }  // namespace millrace::cuda

@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
 // The same of a decode: token i is sequence i's. All that is cached but the token itself was
 // written by steps before, which have ended, as a step's first kernel waits before it lets the next
 // one start: asked for ahead of the kernel before.
-template <class Cache>
+template <class Cache, uint32_t kPairs>
 __global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
     decode_kernel(PagedAttentionArgs args, AttentionPartials partials, WriteKvArgs fresh) {
   allow_next_kernel();
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
   task.find_cache_rows(blockIdx.z);
   sync_block();
   cache.stage(blockIdx.z);
-  const FreshHeads heads(fresh, task, has_own_position);
+  const FreshHeads<kPairs> heads(fresh, task, has_own_position);
   wait_for_previous_kernel();
   heads.rotate();
   attend_splits(args, task, partials, cache);
@@ -357,9 +357,11 @@ void decode_attention(
   CHECK(fresh.num_heads == args.num_heads && fresh.positions == args.positions, "the same tokens");
   CHECK(fresh.cache == args.cache, "the same cache");
   const LaunchShape shape = splits_shape(args, partials);
-  TileMemory::is_staged(args.cache.head_dim)
-      ? launch(stream, shape, decode_kernel<StagedCache>, args, partials, fresh)
-      : launch(stream, shape, decode_kernel<DirectCache>, args, partials, fresh);
+  with_lane_pairs(args.cache.head_dim, [&](auto num_pairs) {
+    TileMemory::is_staged(args.cache.head_dim)
+        ? launch(stream, shape, decode_kernel<StagedCache, num_pairs()>, args, partials, fresh)
+        : launch(stream, shape, decode_kernel<DirectCache, num_pairs()>, args, partials, fresh);
+  });
 }
 
 }  // namespace millrace::cuda

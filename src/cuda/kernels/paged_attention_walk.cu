@@ -398,7 +398,7 @@ class TileWalk {
       if (is_whole || dimension >= task_.head_dim()) continue;
       task_.out()[task_.out_element(row, dimension)] = elements[e];
     }
-    if (is_whole) store_words(task_.out() + task_.out_element(row, first), words);
+    if (is_whole) task_.store_out(row, first, words);
   }
 
   const TileTask& task_;

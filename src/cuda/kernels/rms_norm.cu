@@ -5,6 +5,7 @@
 #include "cuda/kernels/operand_tiles.h"
 #include "cuda/kernels/rms_norm.cuh"
 #include "cuda/kernels/rms_norm.h"
+#include "cuda/kernels/token_columns.cuh"
 
 namespace millrace::cuda {
 namespace {
@@ -42,10 +43,8 @@ __global__ void __launch_bounds__(kThreads) token_kernel(RmsNormArgs args) {
   for (uint32_t pass = 0; pass < kPasses; ++pass) {
     const size_t column = column_of(pass);
     if (column >= args.hidden) continue;
-    store_words(
-        args.out + token_element(blockIdx.x, column, args.hidden, args.num_tokens),
-        normed_columns(values[pass], weights[pass], factor)
-    );
+    const Words4 columns = normed_columns(values[pass], weights[pass], factor);
+    store_token_columns(args.out, blockIdx.x, column, args.hidden, args.num_tokens, columns);
   }
 }
 
@@ -84,8 +83,12 @@ __global__ void __launch_bounds__(kThreads) tile_kernel(RmsNormArgs args) {
     sync_block();
     const size_t to_column = window * kWindow + to_core * kColumns;
     if (to_column >= args.hidden || first_token + to_token >= args.num_tokens) continue;
-    store_words(
-        args.out + token_element(first_token + to_token, to_column, args.hidden, args.num_tokens),
+    store_token_columns(
+        args.out,
+        first_token + to_token,
+        to_column,
+        args.hidden,
+        args.num_tokens,
         place[threadIdx.x]
     );
   }

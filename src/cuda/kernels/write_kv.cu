@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint32_t kHeadsOfBlock = 4;  // a warp each
 // Grid: tokens, heads of q, k and v in fours. A warp does a head.
+template <uint32_t kPairs>
 __global__ void __launch_bounds__(kHeadsOfBlock* kWarpThreads) write_kv_kernel(WriteKvArgs args) {
   allow_next_kernel();
   const KvBlocks& cache = args.cache;
@@ -22,7 +23,7 @@ __global__ void __launch_bounds__(kHeadsOfBlock* kWarpThreads) write_kv_kernel(W
   wait_for_previous_kernel();
   if (head >= num_all) return;
 
-  HeadPairs pairs;
+  HeadPairs<kPairs> pairs;
   load_head(from, half, pairs);
   if (head >= args.num_heads + cache.num_kv_heads) {
     const size_t kv_head = head - args.num_heads - cache.num_kv_heads;
@@ -32,12 +33,12 @@ __global__ void __launch_bounds__(kHeadsOfBlock* kWarpThreads) write_kv_kernel(W
   const bool is_query = head < args.num_heads;
   const float* const norm = is_query ? args.q_norm : args.k_norm;
   if (norm != nullptr) {
-    HeadPairs weights;
+    HeadPairs<kPairs> weights;
     load_head(norm, half, weights);
     const float sum = sum_over_warp(sum_of_squares(from, half, pairs));
     normalize_head(inverse_rms(sum, 2 * half, args.norm_eps), weights, pairs);
   }
-  HeadPairs angles;
+  HeadPairs<kPairs> angles;
   load_head(args.rope + position * cache.head_dim, half, angles);
   rotate_head(angles, pairs);
   if (is_query) {
@@ -62,13 +63,12 @@ void write_kv(StreamHandle stream, const WriteKvArgs& args) {
   CHECK(cache.head_dim <= kHeadDimMax, "a head has at most 256 dimensions");
   CHECK(args.num_heads > 0 && cache.num_kv_heads > 0 && cache.block_size > 0, "write_kv's shape");
   const size_t num_all = args.num_heads + 2 * cache.num_kv_heads;
-  launch(
-      stream,
-      {.grid = {grid_width(args.num_tokens), grid_height(div_ceil(num_all, size_t{kHeadsOfBlock}))},
-       .block = {kHeadsOfBlock * kWarpThreads}},
-      write_kv_kernel,
-      args
-  );
+  const LaunchShape shape = {
+      .grid = {grid_width(args.num_tokens), grid_height(div_ceil(num_all, size_t{kHeadsOfBlock}))},
+      .block = {kHeadsOfBlock * kWarpThreads}};
+  with_lane_pairs(cache.head_dim, [&](auto num_pairs) {
+    launch(stream, shape, write_kv_kernel<num_pairs()>, args);
+  });
 }
 
 }  // namespace millrace::cuda

@@ -197,13 +197,11 @@ class PanelProduct {
 
 // In pieces, since there are not registers enough for all that the sums are added to.
 template <uint32_t kTiles>
-__device__ void finish(const LinearTask& task, size_t panel, float (&sums)[kTiles][4]) {
+__device__ void finish(const LinearTask& task, uint32_t panel, float (&sums)[kTiles][4]) {
   constexpr uint32_t kAtOnce = 8;
 #pragma unroll
   for (uint32_t first = 0; first < kTiles; first += kAtOnce) {
-    const PanelOutputs<kAtOnce> outputs(
-        task, panel, static_cast<size_t>(blockIdx.x) * kTiles + first
-    );
+    const PanelOutputs<kAtOnce> outputs(task, panel, blockIdx.x * kTiles + first);
     float piece[kAtOnce][4];
     float before[kAtOnce][4];
     float bias[2];
@@ -242,7 +240,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   take_registers<kProductRegisters>();
   wait_for_previous_kernel();
-  const size_t panel = static_cast<size_t>(blockIdx.y) * kPanelsOfBlock + warp_index();
+  const uint32_t panel = blockIdx.y * kPanelsOfBlock + warp_index();
   using Product = PanelProduct<kTokens, kHasParts>;
   float sums[Product::kTiles][4] = {};
   if (kHasParts) {
@@ -313,7 +311,7 @@ bool is_for_linear_wide(const LinearTask& task) {
 }
 
 void linear_wide(StreamHandle stream, const LinearTask& task) {
-  task.num_parts > 1 ? launch_fastest<true>(stream, task) : launch_fastest<false>(stream, task);
+  task.num_parts() > 1 ? launch_fastest<true>(stream, task) : launch_fastest<false>(stream, task);
 }
 
 }  // namespace millrace::cuda
