@@ -11,16 +11,18 @@
 namespace millrace::cuda {
 namespace {
 
-constexpr uint32_t kPartsLog2Max = 3;
-constexpr uint32_t kWarpsMax = 1U << kPartsLog2Max;  // of a block
-constexpr uint32_t kTokenTilesMax = 4;               // that share what is loaded of the weights
-constexpr uint32_t kStages = 3;  // chunks of weights that a warp has in shared memory
-constexpr uint32_t kStageWords = kChunkSteps * kWarpThreads;  // of 16 bytes
+constexpr uint32_t kPartsMax = 8;
+constexpr uint32_t kWarpsMax = 16;      // of a block
+constexpr uint32_t kWarpsMin = 8;       // where there is work for so many
+constexpr uint32_t kTokenTilesMax = 4;  // that share what is loaded of the weights
+constexpr uint32_t kStageWords = kChunkSteps * kWarpThreads;  // of 16 bytes: a chunk's weights
+// Chunks of weights that a warp has in shared memory, of which two blocks fit a multiprocessor, so
+// that the next kernel's first weights are on their way while this one multiplies.
+constexpr uint32_t kStages = 3;
+constexpr uint32_t kStagesOfFew = 5;
+constexpr uint32_t kFewWarps = 10;
 // Of an H100 or H200: what is chosen by it is so on every device, since results depend on it.
 constexpr uint32_t kMultiprocessors = 132;
-// Of a multiprocessor: one less than it has shared memory and registers for, so that the next
-// kernel's first weights are on their way while this one multiplies.
-constexpr uint32_t kResidentBlocks = 3;
 
 // A lane's half of a tile of tokens for the steps of a chunk: its words of each core.
 struct TokenWords {
@@ -185,7 +187,8 @@ struct WarpPlace {
 };
 
 // The weights of a warp's part of its panels on their way through shared memory, chunk by chunk,
-// kStages of them. A lane copies what it reads itself, so that nobody waits for another.
+// kNumStages of them. A lane copies what it reads itself, so that nobody waits for another.
+template <uint32_t kNumStages>
 class WeightStream {
  public:
   // Asks for the first weights, which no kernel writes, so before any is waited for.
@@ -198,11 +201,11 @@ class WeightStream {
         num_left_(num_chunks_),
         from_(first_of_panel()),
         stages_(
-            dynamic_shared<Words4>(0, num_warps() * kStages * kStageWords) +
-            warp_index() * (kStages * kStageWords) + lane_index()
+            dynamic_shared<Words4>(0, num_warps() * kNumStages * kStageWords) +
+            warp_index() * (kNumStages * kStageWords) + lane_index()
         ) {
 #pragma unroll 1
-    for (uint32_t i = 0; i + 1 < kStages; ++i) ask();
+    for (uint32_t i = 0; i + 1 < kNumStages; ++i) ask();
   }
 
   // The part's first chunk, and how many it has of each panel.
@@ -211,7 +214,7 @@ class WeightStream {
 
   // The next chunk; and asks for one more.
   __device__ void take(Words4 (&weights)[kChunkSteps]) {
-    wait_for_copies<kStages - 2>();
+    wait_for_copies<kNumStages - 2>();
     const Words4* const from = stages_ + taken_;
 #pragma unroll
     for (uint32_t i = 0; i < kChunkSteps; ++i) weights[i] = load_words(from + i * kWarpThreads);
@@ -246,7 +249,7 @@ class WeightStream {
            lane_index() * kWordElements;
   }
   __device__ static uint32_t next_stage(uint32_t stage) {
-    return stage == (kStages - 1) * kStageWords ? 0 : stage + kStageWords;
+    return stage == (kNumStages - 1) * kStageWords ? 0 : stage + kStageWords;
   }
 
   const LinearTask& task_;
@@ -262,9 +265,9 @@ class WeightStream {
 };
 
 // The part's sum of a panel's products. Tokens are loaded a chunk ahead.
-template <uint32_t kTokenTiles, class Tokens>
+template <uint32_t kTokenTiles, class Stream, class Tokens>
 __device__ void add_part(
-    WeightStream& stream, const Tokens& tokens, float (&sums)[kTokenTiles][4]
+    Stream& stream, const Tokens& tokens, float (&sums)[kTokenTiles][4]
 ) {
   const uint32_t end = stream.begin() + stream.num_chunks();
   TokenWords next[kTokenTiles];
@@ -289,8 +292,8 @@ __device__ void add_part(
 }
 
 // Shared memory of a block: stages, then the warps' sums.
-__host__ __device__ size_t stage_bytes(uint32_t num_warps) {
-  return size_t{num_warps} * kStages * kStageWords * sizeof(Words4);
+__host__ __device__ size_t stage_bytes(uint32_t num_warps, uint32_t num_stages) {
+  return size_t{num_warps} * num_stages * kStageWords * sizeof(Words4);
 }
 template <uint32_t kTokenTiles>
 __host__ __device__ size_t sum_bytes(uint32_t num_warps) {
@@ -299,10 +302,12 @@ __host__ __device__ size_t sum_bytes(uint32_t num_warps) {
 
 // The sums of all parts of a panel, in ascending order, to the warp of part 0.
 template <uint32_t kTokenTiles>
-__device__ void add_parts(uint32_t num_parts, uint32_t part, float (&sums)[kTokenTiles][4]) {
+__device__ void add_parts(
+    uint32_t num_parts, uint32_t part, size_t offset_bytes, float (&sums)[kTokenTiles][4]
+) {
   constexpr uint32_t kStride = kTokenTiles * kWarpThreads;  // of a warp
-  auto* const shared = dynamic_shared<Words4>(stage_bytes(num_warps()), num_warps() * kStride) +
-                       warp_index() * kStride + lane_index();
+  Words4* const shared = dynamic_shared<Words4>(offset_bytes, num_warps() * kStride) +
+                         warp_index() * kStride + lane_index();
   if (part != 0) {
 #pragma unroll
     for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
@@ -327,12 +332,12 @@ __device__ void add_parts(uint32_t num_parts, uint32_t part, float (&sums)[kToke
 }
 
 // All panels of a warp, and what follows their sums.
-template <uint32_t kTokenTiles, class Tokens>
+template <uint32_t kTokenTiles, uint32_t kNumStages, class Tokens>
 __device__ void multiply_panels(
     const LinearTask& task,
     const WarpPlace& place,
     uint32_t first_tile,
-    WeightStream& stream,
+    WeightStream<kNumStages>& stream,
     const Tokens& tokens
 ) {
   // The block's warps go on together, as far as the one with the first panel does.
@@ -350,7 +355,9 @@ __device__ void multiply_panels(
     if (has_panel) add_part(stream, tokens, sums);
     if (task.num_parts() > 1) {
       if (first != blockIdx.y) sync_block();  // the sums of the panels before were added
-      add_parts(task.num_parts(), place.part, sums);
+      add_parts(
+          task.num_parts(), place.part, stage_bytes(num_warps(), kNumStages), sums
+      );
     }
     if (!is_finisher) continue;
     outputs.add_bias(bias, sums);
@@ -365,12 +372,12 @@ __device__ void multiply_panels(
 
 // Grid: blocks of tokens, which share weights and so lie side by side; panels, or fewer, that take
 // every so manieth.
-template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole>
-__global__ void __launch_bounds__(kWarpsMax* kWarpThreads, kTokenTiles == 1 ? 4 : 2)
+template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole, uint32_t kNumStages>
+__global__ void __launch_bounds__(kWarpsMax* kWarpThreads, kTokenTiles == 1 ? 2 : 1)
     linear_kernel(LinearTask task) {
   allow_next_kernel();
   const WarpPlace place(task);
-  WeightStream stream(task, place);
+  WeightStream<kNumStages> stream(task, place);
   const uint32_t first_tile = blockIdx.x * kTokenTiles;
   if (place.part == 0) PanelOutputs<1>(task, place.first_panel, first_tile).prefetch_bias();
   const StoredTokens<kTokenTiles, kIsFew, kIsWhole> tokens(task, first_tile);
@@ -379,13 +386,16 @@ __global__ void __launch_bounds__(kWarpsMax* kWarpThreads, kTokenTiles == 1 ? 4 
 }
 
 // Of one tile of tokens. kAddToOut is not for it: what is normed is what would be added to.
-__global__ void __launch_bounds__(kWarpsMax* kWarpThreads, 4)
+template <uint32_t kNumStages>
+__global__ void __launch_bounds__(kWarpsMax* kWarpThreads, 2)
     normed_kernel(LinearTask task, RmsNormArgs norm) {
   allow_next_kernel();
   const WarpPlace place(task);
-  WeightStream stream(task, place);
+  WeightStream<kNumStages> stream(task, place);
   if (place.part == 0) PanelOutputs<1>(task, place.first_panel, 0).prefetch_bias();
-  const NormedTokens tokens(norm, stage_bytes(num_warps()) + sum_bytes<1>(num_warps()));
+  const NormedTokens tokens(
+      norm, stage_bytes(num_warps(), kNumStages) + sum_bytes<1>(num_warps())
+  );
   float norm_weights[kNormColumns];
   tokens.load_weights(norm_weights);
   wait_for_previous_kernel();
@@ -393,36 +403,50 @@ __global__ void __launch_bounds__(kWarpsMax* kWarpThreads, 4)
   multiply_panels<1>(task, place, 0, stream, tokens);
 }
 
-// Groups of a block, each of which does panels of its own: more than one where blocks of one would
-// be more than can be under way.
-uint32_t num_warps_of(const LinearTask& task) {
-  const uint32_t num_groups = div_ceil(task.num_panels, kMultiprocessors * kResidentBlocks);
-  const uint32_t num_groups_max = kWarpsMax >> task.num_parts_log2;
-  return (num_groups < num_groups_max ? num_groups : num_groups_max) << task.num_parts_log2;
+// Of a multiprocessor at most.
+uint32_t num_resident_panels(size_t num_panels) {
+  return static_cast<uint32_t>(div_ceil(num_panels, size_t{kMultiprocessors}));
 }
 
-// As many for each multiprocessor, where there are panels for that.
-uint32_t num_panel_blocks(const LinearTask& task) {
-  const uint32_t num_wanted =
-      div_ceil(task.num_panels, num_warps_of(task) >> task.num_parts_log2);
-  const uint32_t num_resident = div_ceil(num_wanted, kMultiprocessors);
-  const uint32_t num_blocks =
-      kMultiprocessors * (num_resident < kResidentBlocks ? num_resident : kResidentBlocks);
-  return grid_height(num_blocks < task.num_panels ? num_blocks : task.num_panels);
+// Of a block, one for each multiprocessor: all of its panels at once, if there are not too many;
+// else those with whose number the fewest wait in the last round.
+uint32_t num_warps_of(const LinearTask& task) {
+  const uint32_t num_panels = num_resident_panels(task.num_panels);
+  if (num_panels << task.num_parts_log2 <= kWarpsMax) return num_panels << task.num_parts_log2;
+  const auto num_turns = [&](uint32_t num_warps) {
+    return div_ceil(num_panels, num_warps >> task.num_parts_log2) * num_warps;
+  };
+  uint32_t best = kWarpsMin;
+  for (uint32_t i = kWarpsMin; i <= kWarpsMax; i += task.num_parts()) {
+    if (num_turns(i) < num_turns(best)) best = i;
+  }
+  return best;
+}
+
+LaunchShape shape_of(const LinearTask& task, uint32_t num_token_tiles, size_t num_norm_bytes) {
+  const uint32_t num_warps = num_warps_of(task);
+  const uint32_t num_stages = num_warps <= kFewWarps ? kStagesOfFew : kStages;
+  const size_t num_token_blocks =
+      div_ceil(task.args.num_tokens, size_t{num_token_tiles} * kTileTokens);
+  const uint32_t num_panel_blocks =
+      task.num_panels < kMultiprocessors ? task.num_panels : kMultiprocessors;
+  return {
+      .grid = {grid_width(num_token_blocks), grid_height(num_panel_blocks)},
+      .block = {num_warps * kWarpThreads},
+      .num_shared_bytes = stage_bytes(num_warps, num_stages) +
+                          num_token_tiles * sum_bytes<1>(num_warps) + num_norm_bytes};
+}
+
+bool has_few_warps(const LaunchShape& shape) {
+  return shape.block.x <= kFewWarps * kWarpThreads;
 }
 
 template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole>
 void launch_linear(StreamHandle stream, const LinearTask& task) {
-  const size_t num_token_blocks = div_ceil(task.args.num_tokens, size_t{kTokenTiles} * kTileTokens);
-  const uint32_t num_warps = num_warps_of(task);
-  launch(
-      stream,
-      {.grid = {grid_width(num_token_blocks), num_panel_blocks(task)},
-       .block = {num_warps * kWarpThreads},
-       .num_shared_bytes = stage_bytes(num_warps) + sum_bytes<kTokenTiles>(num_warps)},
-      linear_kernel<kTokenTiles, kIsFew, kIsWhole>,
-      task
-  );
+  const LaunchShape shape = shape_of(task, kTokenTiles, 0);
+  has_few_warps(shape)
+      ? launch(stream, shape, linear_kernel<kTokenTiles, kIsFew, kIsWhole, kStagesOfFew>, task)
+      : launch(stream, shape, linear_kernel<kTokenTiles, kIsFew, kIsWhole, kStages>, task);
 }
 
 template <bool kIsWhole>
@@ -463,13 +487,12 @@ size_t num_linear_panels(size_t num_rows, LinearEpilogue epilogue) {
                                               : num_panels_of(num_rows);
 }
 
-// As many that each multiprocessor has 16 warps' work.
+// As many as a multiprocessor has warps for, all of its panels under way at once.
 uint32_t num_k_parts(size_t num_panels, size_t num_inputs) {
-  constexpr size_t kWarpsWanted = kMultiprocessors * 16;
   const size_t num_chunks = num_chunks_of(num_inputs);
   uint32_t num_parts = 1;
-  while (num_parts < kWarpsMax && num_parts * 2 <= num_chunks &&
-         num_panels * num_parts < kWarpsWanted) {
+  while (num_parts < kPartsMax && num_parts * 2 <= num_chunks &&
+         num_resident_panels(num_panels) * num_parts * 2 <= kWarpsMax) {
     num_parts *= 2;
   }
   return num_parts;
@@ -496,17 +519,9 @@ void linear_of_normed(StreamHandle stream, const RmsNormArgs& norm, const Linear
     return linear(stream, args);
   }
   const LinearTask task = checked_task(args);
-  const uint32_t num_warps = num_warps_of(task);
-  launch(
-      stream,
-      {.grid = {1, num_panel_blocks(task)},
-       .block = {num_warps * kWarpThreads},
-       .num_shared_bytes =
-           stage_bytes(num_warps) + sum_bytes<1>(num_warps) + NormedTokens::num_bytes(norm)},
-      normed_kernel,
-      task,
-      norm
-  );
+  const LaunchShape shape = shape_of(task, 1, NormedTokens::num_bytes(norm));
+  has_few_warps(shape) ? launch(stream, shape, normed_kernel<kStagesOfFew>, task, norm)
+                       : launch(stream, shape, normed_kernel<kStages>, task, norm);
 }
 
 }  // namespace millrace::cuda
