@@ -1,6 +1,7 @@
 // Where a block that attends to a split finds its keys and values. A source has stage(split), called
-// by the whole block once cache rows were found, a barrier ago; wait(), by each thread that goes on;
-// key() and value(), what a lane multiplies: zeros where nothing is seen. A split's work is shared by warps so that a lane asks for
+// by the whole block once cache rows were found, a barrier ago; stage_values(), by each thread that
+// has done with its keys; wait(), before keys and before values; key() and value(), what a lane
+// multiplies: zeros where nothing is seen. A split's work is shared by warps so that a lane asks for
 // the same pieces whatever the source: a warp has 32 positions' scores, and some pieces of 64
 // positions by 64 dimensions of the values.
 #pragma once
@@ -40,6 +41,7 @@ class DirectCache {
   __device__ explicit DirectCache(const TileTask& task, bool /*has_fresh*/ = false) : task_(task) {}
 
   __device__ void stage(uint32_t split) { split_ = split; }
+  __device__ void stage_values() const {}
   __device__ void wait() const {}
 
   __device__ Words4 key(uint32_t step, uint32_t tile) const {
@@ -66,13 +68,16 @@ class DirectCache {
   uint32_t split_ = 0;
 };
 
-// Copied to shared memory, all of a split at once. A lane copies what it asks for itself, so there
-// is no barrier. The last position may be new, and not in the cache before the kernel writes it
-// there: it is taken from TileTask::fresh_row(). REQUIRES: TileMemory::is_staged().
+// Copied to shared memory, all of a split at once; values after keys where they have one place. A
+// lane copies what it asks for itself, so there is no barrier. The last position may be new, and
+// not in the cache before the kernel writes it there: it is taken from TileTask::fresh_row().
+// REQUIRES: TileMemory::is_staged().
 class StagedCache {
  public:
   __device__ StagedCache(const TileTask& task, bool has_fresh)
-      : task_(task), has_fresh_(has_fresh) {}
+      : task_(task),
+        has_fresh_(has_fresh),
+        has_one_place_(TileMemory::has_one_place(task.head_dim())) {}
 
   __device__ void stage(uint32_t split) {
     num_seen_ = task_.num_seen(split);
@@ -84,15 +89,11 @@ class StagedCache {
         copy(staged_key(step, tile), task_.keys(), place.position, place.dimension);
       }
     }
-    for (uint32_t unit = warp_index(); unit < task_.num_chunks() * kPieces; unit += kSplitWarps) {
-      const uint32_t chunk = unit / kPieces;
-      const uint32_t piece = unit % kPieces;
-#pragma unroll
-      for (uint32_t i = 0; i < kPieceSteps * 4; ++i) {
-        const ValuePlace place(chunk, piece, i / 4, i % 4);
-        copy(staged_value(unit, i), task_.values(), place.position, place.dimension);
-      }
-    }
+    if (!has_one_place_) copy_values();
+    end_copies();
+  }
+  __device__ void stage_values() const {
+    if (has_one_place_) copy_values();
     end_copies();
   }
   __device__ void wait() const { wait_for_copies<0>(); }
@@ -111,12 +112,26 @@ class StagedCache {
   __device__ uint32_t num_steps() const {
     return (task_.head_dim() + kStepDimensions - 1) / kStepDimensions;
   }
+  // A warp's keys lie together, where its values come to: see TileMemory::has_one_place().
   __device__ Words4* staged_key(uint32_t step, uint32_t tile) const {
-    return task_.staged() + (step * kScoreTiles + tile) * kSplitThreads + threadIdx.x;
+    static_assert(kSplitWarps == 2 * kPieces);
+    const uint32_t first = warp_index() * (task_.num_chunks() * 2 * kScoreTiles);
+    return task_.staged_keys() + (first + step * kScoreTiles + tile) * kWarpThreads + lane_index();
   }
   __device__ Words4* staged_value(uint32_t unit, uint32_t i) const {
-    const uint32_t num_keys = task_.num_chunks() * kChunk * kSplit / kWordElements;
-    return task_.staged() + num_keys + (unit * kPieceSteps * 4 + i) * kWarpThreads + lane_index();
+    return task_.staged_values() + (unit * kPieceSteps * 4 + i) * kWarpThreads + lane_index();
+  }
+
+  __device__ void copy_values() const {
+    for (uint32_t unit = warp_index(); unit < task_.num_chunks() * kPieces; unit += kSplitWarps) {
+      const uint32_t chunk = unit / kPieces;
+      const uint32_t piece = unit % kPieces;
+#pragma unroll
+      for (uint32_t i = 0; i < kPieceSteps * 4; ++i) {
+        const ValuePlace place(chunk, piece, i / 4, i % 4);
+        copy(staged_value(unit, i), task_.values(), place.position, place.dimension);
+      }
+    }
   }
 
   __device__ void copy(
@@ -135,6 +150,7 @@ class StagedCache {
 
   const TileTask& task_;
   bool has_fresh_;
+  bool has_one_place_;
   uint32_t num_seen_ = 0;    // of the split
   uint32_t fresh_ = kSplit;  // the position in the split; none: beyond
 };

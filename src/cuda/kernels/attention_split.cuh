@@ -89,11 +89,6 @@ __device__ inline void soften_rows(const TileTask& task, uint32_t split) {
   }
 }
 
-// The products of a piece and a chunk: float [kRows][kProductStride].
-__device__ inline float* products_of(const TileTask& task, uint32_t unit) {
-  return task.scores() + unit * (kRows * kProductStride);
-}
-
 // The values of pieces of 64 positions, weighted: dimensions [chunk, + 64) of every row, to the
 // piece's place among the products. Column n of product e is dimension 8 n + e of the chunk, so that
 // a lane loads eight neighbours; depth 2t, 2t + 1, 2t + 8, 2t + 9 are four neighbours as well.
@@ -124,7 +119,8 @@ __device__ inline void weigh_values(const TileTask& task, uint32_t split, const 
         );
       }
     }
-    float* const products = products_of(task, unit);
+    sync_warp();  // all have read the values
+    float* const products = task.products(unit);
 #pragma unroll
     for (uint32_t e = 0; e < kWordElements; ++e) {
 #pragma unroll
@@ -151,8 +147,10 @@ __device__ void attend_split(
 ) {
   cache.wait();
   score_positions(task, split, cache);
+  cache.stage_values();
   sync_block();
   soften_rows(task, split);
+  cache.wait();
   sync_block();
   before_outputs();
   weigh_values(task, split, cache);
@@ -164,10 +162,10 @@ __device__ void attend_split(
       const uint32_t dimension = chunk * kChunk + threadIdx.x % kChunk;
       if (dimension >= task.head_dim()) continue;
       const float* const products =
-          products_of(task, chunk * kPieces) + row * kProductStride + threadIdx.x % kChunk;
+          task.products(chunk * kPieces) + row * kProductStride + threadIdx.x % kChunk;
       float sum = products[0];
       for (uint32_t piece = 1; piece < num_pieces; ++piece) {
-        sum += products[piece * kRows * kProductStride];
+        sum += products[piece * TileMemory::kUnitBytes / sizeof(float)];
       }
       sink(row, dimension, sum);
     }

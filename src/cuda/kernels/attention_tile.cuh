@@ -24,33 +24,36 @@ constexpr uint32_t kProductStride = kChunk + 4;
 // Where things lie in a block's shared memory, in bytes; each a multiple of 16.
 struct TileMemory {
   size_t queries;     // bfloat16 [kRows][query_stride]
-  size_t scores;      // float [kRows][kScoreStride]; then products [chunks][kPieces][kRows][stride]
+  size_t scores;      // float [kRows][kScoreStride]
   size_t weights;     // bfloat16 [kRows][kWeightStride]
   size_t fresh_rows;  // bfloat16 [2][query_stride]: a key and a value that are new in the cache
   size_t cache_rows;  // uint32 [kSplit]
   size_t row_values;  // float [2][kRows]: maxima, sums
   size_t shared_word;
-  size_t staged;  // StagedCache's
+  size_t keys;    // StagedCache's
+  size_t values;  // StagedCache's of each piece and chunk; then, or only, what they come to
   size_t num_bytes;
   uint32_t query_stride;  // elements
   uint32_t num_chunks;
 
-  static constexpr size_t kProductBytes = size_t{kPieces} * kRows * kProductStride * 4;  // a chunk's
-  static_assert(kProductBytes >= size_t{kRows} * kScoreStride * 4);
+  // Of a piece and a chunk: bfloat16 [kPiece][kChunk], then float [kRows][kProductStride].
+  static constexpr size_t kUnitBytes = size_t{kPiece} * kChunk * 2;
+  static_assert(kUnitBytes >= size_t{kRows} * kProductStride * 4);
 
   __host__ __device__ explicit TileMemory(size_t head_dim) {
     query_stride = static_cast<uint32_t>((head_dim + 31) / 32 * 32 + 8);
     num_chunks = static_cast<uint32_t>((head_dim + kChunk - 1) / kChunk);
+    const size_t num_split_bytes = num_chunks * kPieces * kUnitBytes;
     queries = 0;
     scores = queries + size_t{kRows} * query_stride * 2;
-    weights = scores + num_chunks * kProductBytes;
+    weights = scores + size_t{kRows} * kScoreStride * 4;
     fresh_rows = weights + size_t{kRows} * kWeightStride * 2;
     cache_rows = fresh_rows + size_t{2} * query_stride * 2;
     row_values = cache_rows + size_t{kSplit} * 4;
     shared_word = row_values + size_t{2} * kRows * 4;
-    staged = shared_word + 16;
-    num_bytes = staged;
-    if (is_staged(head_dim)) num_bytes += size_t{2} * kSplit * num_chunks * kChunk * 2;
+    keys = shared_word + 16;
+    values = keys + (is_staged(head_dim) && !has_one_place(head_dim) ? num_split_bytes : 0);
+    num_bytes = values + num_split_bytes;
   }
 
   // Whether keys and values of a split go through shared memory.
@@ -58,6 +61,9 @@ struct TileMemory {
     constexpr size_t kHeadDimStaged = 128;
     return head_dim % kWordElements == 0 && head_dim <= kHeadDimStaged;
   }
+  // Whether values come to where keys have been: with both, no kernel of products would find room
+  // beside a block.
+  __host__ __device__ static bool has_one_place(size_t head_dim) { return head_dim > kChunk; }
 };
 
 // A tile of one KV head, as every thread knows it. What lies in shared memory is a block's.
@@ -138,9 +144,7 @@ class TileTask {
   }
   __device__ uint32_t query_stride() const { return memory_.query_stride; }
   __device__ float* scores() const {
-    return dynamic_shared<float>(
-        memory_.scores, memory_.num_chunks * TileMemory::kProductBytes / 4
-    );
+    return dynamic_shared<float>(memory_.scores, kRows * kScoreStride);
   }
   __device__ uint32_t num_chunks() const { return memory_.num_chunks; }
   // Key or value.
@@ -148,11 +152,23 @@ class TileTask {
     return dynamic_shared<BFloat16Bits>(memory_.fresh_rows, 2 * memory_.query_stride) +
            (is_value ? memory_.query_stride : 0);
   }
-  __device__ Words4* staged() const {
+  __device__ Words4* staged_keys() const {
     return dynamic_shared<Words4>(
-        memory_.staged, (memory_.num_bytes - memory_.staged) / sizeof(Words4)
+        memory_.keys, (memory_.num_bytes - memory_.keys) / sizeof(Words4)
     );
   }
+  __device__ Words4* staged_values() const {
+    return dynamic_shared<Words4>(
+        memory_.values, (memory_.num_bytes - memory_.values) / sizeof(Words4)
+    );
+  }
+  // What the values of a piece and a chunk come to, in their place.
+  __device__ float* products(uint32_t unit) const {
+    return dynamic_shared<float>(
+        memory_.values + unit * TileMemory::kUnitBytes, kRows * kProductStride
+    );
+  }
+
   __device__ BFloat16Bits* weights() const {
     return dynamic_shared<BFloat16Bits>(memory_.weights, kRows * kWeightStride);
   }

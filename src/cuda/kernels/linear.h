@@ -22,6 +22,12 @@ enum class LinearEpilogue {
   kSiluMul,   // bfloat16 out = silu(gate + its bias) * (up + its bias)
 };
 
+// What a later kernel reads, and nothing writes before.
+struct UpcomingWeights {
+  const void* begin = nullptr;  // device, 16-byte aligned
+  size_t num_bytes = 0;         // none: nothing is asked for
+};
+
 struct LinearArgs {
   const uint16_t* x = nullptr;  // [num_tokens, num_inputs], device, bfloat16: operand_tiles.h
   size_t num_tokens = 0;
@@ -36,6 +42,8 @@ struct LinearArgs {
   float* out = nullptr;  // [num_tokens, num_rows], device, row-major; kStore and kAddToOut
   // [num_tokens, num_rows / 2], device, bfloat16: operand_tiles.h; kSiluMul
   uint16_t* activation = nullptr;
+  // Goes to the cache that multiprocessors share meanwhile, where there are few tokens.
+  UpcomingWeights upcoming;
 };
 
 // Panels of 16 rows that `num_rows` of a checkpoint take.

@@ -228,7 +228,6 @@ __device__ bool has_splits(const AttentionTile& tile, const TileTask& task) {
 template <class Cache>
 __global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
     split_kernel(PagedAttentionArgs args, AttentionPartials partials) {
-  allow_next_kernel();
   const AttentionTile tile = args.tiles[blockIdx.x];
   const TileTask task(args, tile, blockIdx.y);
   if (!has_splits(tile, task)) return;
@@ -236,6 +235,7 @@ __global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
   task.find_cache_rows(blockIdx.z);
   sync_block();
   wait_for_previous_kernel();
+  allow_next_kernel();
   cache.stage(blockIdx.z);
   task.load_queries();
   attend_splits(args, task, partials, cache);
@@ -247,7 +247,6 @@ __global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
 template <class Cache, uint32_t kPairs>
 __global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
     decode_kernel(PagedAttentionArgs args, AttentionPartials partials, WriteKvArgs fresh) {
-  allow_next_kernel();
   const AttentionTile tile = args.tiles[blockIdx.x];
   const TileTask task(args, tile, blockIdx.y, tile.sequence);
   if (!has_splits(tile, task)) return;
@@ -258,6 +257,7 @@ __global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
   cache.stage(blockIdx.z);
   const FreshHeads<kPairs> heads(fresh, task, has_own_position);
   wait_for_previous_kernel();
+  allow_next_kernel();
   heads.rotate();
   attend_splits(args, task, partials, cache);
 }

@@ -42,7 +42,10 @@ void DeviceDecoder::attention_block(
       stream,
       {.x = space.hidden, .weight = weights.attention_norm},
       weights.qkv,
-      {.x = space.normed, .num_tokens = num_tokens, .out = space.qkv}
+      {.x = space.normed,
+       .num_tokens = num_tokens,
+       .out = space.qkv,
+       .upcoming = &weights.gate_up}
   );
   attend(
       stream,
@@ -67,7 +70,8 @@ void DeviceDecoder::attention_block(
       {.x = space.attention,
        .num_tokens = num_tokens,
        .epilogue = residual_epilogue(),
-       .out = space.hidden}
+       .out = space.hidden,
+       .upcoming = &weights.down}
   );
   sum_over_ranks(stream, num_tokens);
 }
@@ -178,6 +182,20 @@ void DeviceDecoder::sum_over_ranks(StreamHandle stream, size_t num_tokens) const
   parts_.communicator->all_reduce_sum(stream, parts_.workspace.hidden, num_tokens * hidden_size());
 }
 
+namespace {
+
+// Of a model so small that its decodes leave the memory idle between kernels. One that does not
+// has nothing to gain, and layers that the cache would not hold.
+UpcomingWeights upcoming_weights(const DeviceMatrix* matrix) {
+  constexpr size_t kBytesMax = size_t{20} << 20U;
+  if (matrix == nullptr || matrix->format) return {};
+  const size_t num_bytes = matrix->num_rows * matrix->num_inputs * sizeof(uint16_t);
+  if (num_bytes > kBytesMax) return {};
+  return {matrix->data, num_bytes};
+}
+
+}  // namespace
+
 LinearArgs DeviceDecoder::linear_args(const DeviceMatrix& matrix, const Product& product) {
   return {
       .x = product.x,
@@ -188,7 +206,8 @@ LinearArgs DeviceDecoder::linear_args(const DeviceMatrix& matrix, const Product&
       .bias = matrix.bias,
       .epilogue = product.epilogue,
       .out = product.out,
-      .activation = product.activation};
+      .activation = product.activation,
+      .upcoming = upcoming_weights(product.upcoming)};
 }
 
 void DeviceDecoder::multiply(

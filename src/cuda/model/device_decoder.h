@@ -44,6 +44,7 @@ class DeviceDecoder {
     LinearEpilogue epilogue = LinearEpilogue::kStore;
     float* out = nullptr;
     uint16_t* activation = nullptr;
+    const DeviceMatrix* upcoming = nullptr;  // that is multiplied soon
   };
 
   // Rows of the residual stream, and what weighs them when they are normed.
