@@ -12,15 +12,16 @@ namespace millrace::cuda {
 namespace {
 
 constexpr uint32_t kPartsMax = 8;
-constexpr uint32_t kWarpsMax = 16;      // of a block
-constexpr uint32_t kWarpsMin = 8;       // where there is work for so many
+constexpr uint32_t kWarpsMax = 10;      // of a block
+constexpr uint32_t kWarpsMin = 8;       // of blocks with more panels than that
 constexpr uint32_t kTokenTilesMax = 4;  // that share what is loaded of the weights
 constexpr uint32_t kStageWords = kChunkSteps * kWarpThreads;  // of 16 bytes: a chunk's weights
-// Chunks of weights that a warp has in shared memory, of which two blocks fit a multiprocessor, so
-// that the next kernel's first weights are on their way while this one multiplies.
-constexpr uint32_t kStages = 3;
-constexpr uint32_t kStagesOfFew = 5;
-constexpr uint32_t kFewWarps = 10;
+// Chunks of weights that a warp has in shared memory: of blocks with few warps, and of others. Two
+// blocks fit a multiprocessor, so that the next kernel's first weights are on their way while this
+// one multiplies.
+constexpr uint32_t kFewWarps = 6;
+constexpr uint32_t kStagesOfFew = 8;
+constexpr uint32_t kStages = 5;
 // Of an H100 or H200: what is chosen by it is so on every device, since results depend on it.
 constexpr uint32_t kMultiprocessors = 132;
 
@@ -37,6 +38,9 @@ struct TokenWords {
 template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole>
 class StoredTokens {
  public:
+  // Chunks that are loaded ahead: as many registers as there are for it.
+  static constexpr uint32_t kAhead = kTokenTiles == kTokenTilesMax ? 2 : 4;
+
   __device__ StoredTokens(const LinearTask& task, uint32_t first_tile)
       : task_(task),
         first_token_(first_tile * kTileTokens + lane_index() / 4),
@@ -86,6 +90,8 @@ class StoredTokens {
 // tokens, as many as there are.
 class NormedTokens {
  public:
+  static constexpr uint32_t kAhead = 1;
+
   __device__ NormedTokens(const RmsNormArgs& norm, size_t offset_bytes)
       : norm_(norm),
         num_tokens_(static_cast<uint32_t>(norm.num_tokens)),
@@ -264,29 +270,32 @@ class WeightStream {
   uint32_t taken_ = 0;
 };
 
-// The part's sum of a panel's products. Tokens are loaded a chunk ahead.
+// The part's sum of a panel's products.
 template <uint32_t kTokenTiles, class Stream, class Tokens>
-__device__ void add_part(
-    Stream& stream, const Tokens& tokens, float (&sums)[kTokenTiles][4]
-) {
+__device__ void add_part(Stream& stream, const Tokens& tokens, float (&sums)[kTokenTiles][4]) {
+  constexpr uint32_t kAhead = Tokens::kAhead;
   const uint32_t end = stream.begin() + stream.num_chunks();
-  TokenWords next[kTokenTiles];
-  tokens.load(stream.begin(), next);
+  TokenWords x[kAhead][kTokenTiles];
+#pragma unroll
+  for (uint32_t i = 0; i < kAhead; ++i) {
+    if (stream.begin() + i < end) tokens.load(stream.begin() + i, x[i]);
+  }
 #pragma unroll 1
-  for (uint32_t chunk = stream.begin(); chunk < end; ++chunk) {
-    TokenWords x[kTokenTiles];
+  for (uint32_t first = stream.begin(); first < end; first += kAhead) {
 #pragma unroll
-    for (uint32_t tile = 0; tile < kTokenTiles; ++tile) x[tile] = next[tile];
-    if (chunk + 1 < end) tokens.load(chunk + 1, next);
-    Words4 weights[kChunkSteps];
-    stream.take(weights);
+    for (uint32_t i = 0; i < kAhead; ++i) {
+      if (first + i >= end) break;
+      Words4 weights[kChunkSteps];
+      stream.take(weights);
 #pragma unroll
-    for (uint32_t i = 0; i < kChunkSteps; ++i) {
+      for (uint32_t step = 0; step < kChunkSteps; ++step) {
 #pragma unroll
-      for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
-        const uint32_t words[2] = {x[tile].of_core(2 * i), x[tile].of_core(2 * i + 1)};
-        multiply_fragments(sums[tile], weights[i].words, words);
+        for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
+          const uint32_t words[2] = {x[i][tile].of_core(2 * step), x[i][tile].of_core(2 * step + 1)};
+          multiply_fragments(sums[tile], weights[step].words, words);
+        }
       }
+      if (first + i + kAhead < end) tokens.load(first + i + kAhead, x[i]);
     }
   }
 }
@@ -370,16 +379,12 @@ __device__ void multiply_panels(
   }
 }
 
-// The next kernel starts no sooner than this one goes on: then each multiprocessor has a block of
-// this one, and room for one of the next. Started ahead of that it had two of some kernels, and as
-// its part of the bandwidth is less than twice what it needs, they took 1.3 times as long.
-__device__ void begin(const LinearTask& task) {
-  wait_for_previous_kernel();
-  allow_next_kernel();
-  if (threadIdx.x == 0 && blockIdx.x == 0) {
-    const size_t share = task.args.upcoming.num_bytes / gridDim.y / kPrefetchAlignment *
-                         kPrefetchAlignment;
-    const auto* const from = static_cast<const unsigned char*>(task.args.upcoming.begin);
+// What later kernels read: asked for when all else was, as nobody waits for it.
+__device__ void prefetch_upcoming(const LinearTask& task) {
+  if (threadIdx.x != 0 || blockIdx.x != 0) return;
+  for (const UpcomingWeights& weights : task.args.upcoming) {
+    const size_t share = weights.num_bytes / gridDim.y / kPrefetchAlignment * kPrefetchAlignment;
+    const auto* const from = static_cast<const unsigned char*>(weights.begin);
     if (share > 0) prefetch_range(from + blockIdx.y * share, static_cast<uint32_t>(share));
   }
 }
@@ -394,8 +399,10 @@ __global__ void __launch_bounds__(kWarpsMax* kWarpThreads, kTokenTiles == 1 ? 2 
   const uint32_t first_tile = blockIdx.x * kTokenTiles;
   if (place.part == 0) PanelOutputs<1>(task, place.first_panel, first_tile).prefetch_bias();
   const StoredTokens<kTokenTiles, kIsFew, kIsWhole> tokens(task, first_tile);
-  begin(task);
+  wait_for_previous_kernel();
+  allow_next_kernel();
   multiply_panels<kTokenTiles>(task, place, first_tile, stream, tokens);
+  prefetch_upcoming(task);
 }
 
 // Of one tile of tokens. kAddToOut is not for it: what is normed is what would be added to.
@@ -410,9 +417,11 @@ __global__ void __launch_bounds__(kWarpsMax* kWarpThreads, 2)
   );
   float norm_weights[kNormColumns];
   tokens.load_weights(norm_weights);
-  begin(task);
+  wait_for_previous_kernel();
+  allow_next_kernel();
   tokens.norm_all(norm_weights);
   multiply_panels<1>(task, place, 0, stream, tokens);
+  prefetch_upcoming(task);
 }
 
 // Of a multiprocessor at most.
@@ -435,6 +444,16 @@ uint32_t num_warps_of(const LinearTask& task) {
   return best;
 }
 
+// Of a block at least. A layer's products take turns: what adds to the residual has smaller blocks
+// than the others. A multiprocessor has room for one of each, and not for two of the larger, so
+// that each has one block of a kernel. With two of some kernels (and none elsewhere) they took up
+// to 1.3 times as long, as a multiprocessor can read less than twice its part of the bandwidth.
+// Hence a kernel lets the next one start no sooner than it goes on itself.
+size_t num_shared_bytes_min(const LinearTask& task) {
+  constexpr size_t kLargerBlock = size_t{118} * 1024;
+  return task.args.epilogue == LinearEpilogue::kAddToOut ? 0 : kLargerBlock;
+}
+
 LaunchShape shape_of(const LinearTask& task, uint32_t num_token_tiles, size_t num_norm_bytes) {
   const uint32_t num_warps = num_warps_of(task);
   const uint32_t num_stages = num_warps <= kFewWarps ? kStagesOfFew : kStages;
@@ -442,11 +461,13 @@ LaunchShape shape_of(const LinearTask& task, uint32_t num_token_tiles, size_t nu
       div_ceil(task.args.num_tokens, size_t{num_token_tiles} * kTileTokens);
   const uint32_t num_panel_blocks =
       task.num_panels < kMultiprocessors ? task.num_panels : kMultiprocessors;
+  const size_t num_bytes = stage_bytes(num_warps, num_stages) +
+                           num_token_tiles * sum_bytes<1>(num_warps) + num_norm_bytes;
+  const size_t num_bytes_min = num_shared_bytes_min(task);
   return {
       .grid = {grid_width(num_token_blocks), grid_height(num_panel_blocks)},
       .block = {num_warps * kWarpThreads},
-      .num_shared_bytes = stage_bytes(num_warps, num_stages) +
-                          num_token_tiles * sum_bytes<1>(num_warps) + num_norm_bytes};
+      .num_shared_bytes = num_bytes > num_bytes_min ? num_bytes : num_bytes_min};
 }
 
 bool has_few_warps(const LaunchShape& shape) {

@@ -8,6 +8,7 @@
 // and wgmma, is what batch-invariance rests on (native/linear_wide_test.cpp asks a device).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -42,8 +43,9 @@ struct LinearArgs {
   float* out = nullptr;  // [num_tokens, num_rows], device, row-major; kStore and kAddToOut
   // [num_tokens, num_rows / 2], device, bfloat16: operand_tiles.h; kSiluMul
   uint16_t* activation = nullptr;
-  // Goes to the cache that multiprocessors share meanwhile, where there are few tokens.
-  UpcomingWeights upcoming;
+  // Go to the cache that multiprocessors share meanwhile, one after the other, where there are few
+  // tokens.
+  std::array<UpcomingWeights, 2> upcoming = {};
 };
 
 // Panels of 16 rows that `num_rows` of a checkpoint take.

@@ -258,8 +258,8 @@ TEST(LinearOfNormed, HasTheBitsOfBothOneAfterTheOther) {
 }
 
 TEST(LinearOnDevice, SplitsInputsByTheShapeAlone) {
-  EXPECT_EQ(num_k_parts(224, 3584), 8U);   // two panels for each of 132 multiprocessors
-  EXPECT_EQ(num_k_parts(288, 3584), 4U);   // three
+  EXPECT_EQ(num_k_parts(224, 3584), 4U);   // two panels for each of 132 multiprocessors
+  EXPECT_EQ(num_k_parts(288, 3584), 2U);   // three
   EXPECT_EQ(num_k_parts(608, 896), 2U);    // five
   EXPECT_EQ(num_k_parts(2368, 3584), 1U);  // eighteen
   EXPECT_EQ(num_k_parts(9496, 896), 1U);

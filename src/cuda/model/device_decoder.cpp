@@ -45,7 +45,7 @@ void DeviceDecoder::attention_block(
       {.x = space.normed,
        .num_tokens = num_tokens,
        .out = space.qkv,
-       .upcoming = &weights.gate_up}
+       .upcoming = {&weights.attention_out, &weights.gate_up}}
   );
   attend(
       stream,
@@ -71,7 +71,7 @@ void DeviceDecoder::attention_block(
        .num_tokens = num_tokens,
        .epilogue = residual_epilogue(),
        .out = space.hidden,
-       .upcoming = &weights.down}
+       .upcoming = {&weights.down}}
   );
   sum_over_ranks(stream, num_tokens);
 }
@@ -105,6 +105,7 @@ void DeviceDecoder::attend(
 }
 
 void DeviceDecoder::mlp_block(StreamHandle stream, size_t index, size_t num_tokens) const {
+  const bool is_last = index + 1 == parts_.weights.layers.size();
   const DeviceLayer& weights = parts_.weights.layers[index];
   const DeviceWorkspace& space = parts_.workspace;
   multiply_normed(
@@ -114,7 +115,8 @@ void DeviceDecoder::mlp_block(StreamHandle stream, size_t index, size_t num_toke
       {.x = space.normed,
        .num_tokens = num_tokens,
        .epilogue = LinearEpilogue::kSiluMul,
-       .activation = space.activation}
+       .activation = space.activation,
+       .upcoming = {is_last ? nullptr : &parts_.weights.layers[index + 1].qkv}}
   );
   multiply(
       stream,
@@ -207,7 +209,7 @@ LinearArgs DeviceDecoder::linear_args(const DeviceMatrix& matrix, const Product&
       .epilogue = product.epilogue,
       .out = product.out,
       .activation = product.activation,
-      .upcoming = upcoming_weights(product.upcoming)};
+      .upcoming = {upcoming_weights(product.upcoming[0]), upcoming_weights(product.upcoming[1])}};
 }
 
 void DeviceDecoder::multiply(
