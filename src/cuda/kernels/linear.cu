@@ -379,36 +379,26 @@ __device__ void multiply_panels(
   }
 }
 
-// What later kernels read: asked for when all else was, as nobody waits for it.
-__device__ void prefetch_upcoming(const LinearTask& task) {
-  if (threadIdx.x != 0 || blockIdx.x != 0) return;
-  for (const UpcomingWeights& weights : task.args.upcoming) {
-    const size_t share = weights.num_bytes / gridDim.y / kPrefetchAlignment * kPrefetchAlignment;
-    const auto* const from = static_cast<const unsigned char*>(weights.begin);
-    if (share > 0) prefetch_range(from + blockIdx.y * share, static_cast<uint32_t>(share));
-  }
-}
-
 // Grid: blocks of tokens, which share weights and so lie side by side; panels, or fewer, that take
 // every so manieth.
 template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole, uint32_t kNumStages>
 __global__ void __launch_bounds__(kWarpsMax* kWarpThreads, kTokenTiles == 1 ? 2 : 1)
     linear_kernel(LinearTask task) {
+  allow_next_kernel();
   const WarpPlace place(task);
   WeightStream<kNumStages> stream(task, place);
   const uint32_t first_tile = blockIdx.x * kTokenTiles;
   if (place.part == 0) PanelOutputs<1>(task, place.first_panel, first_tile).prefetch_bias();
   const StoredTokens<kTokenTiles, kIsFew, kIsWhole> tokens(task, first_tile);
   wait_for_previous_kernel();
-  allow_next_kernel();
   multiply_panels<kTokenTiles>(task, place, first_tile, stream, tokens);
-  prefetch_upcoming(task);
 }
 
 // Of one tile of tokens. kAddToOut is not for it: what is normed is what would be added to.
 template <uint32_t kNumStages>
 __global__ void __launch_bounds__(kWarpsMax* kWarpThreads, 2)
     normed_kernel(LinearTask task, RmsNormArgs norm) {
+  allow_next_kernel();
   const WarpPlace place(task);
   WeightStream<kNumStages> stream(task, place);
   if (place.part == 0) PanelOutputs<1>(task, place.first_panel, 0).prefetch_bias();
@@ -418,10 +408,8 @@ __global__ void __launch_bounds__(kWarpsMax* kWarpThreads, 2)
   float norm_weights[kNormColumns];
   tokens.load_weights(norm_weights);
   wait_for_previous_kernel();
-  allow_next_kernel();
   tokens.norm_all(norm_weights);
   multiply_panels<1>(task, place, 0, stream, tokens);
-  prefetch_upcoming(task);
 }
 
 // Of a multiprocessor at most.
@@ -446,9 +434,8 @@ uint32_t num_warps_of(const LinearTask& task) {
 
 // Of a block at least. A layer's products take turns: what adds to the residual has smaller blocks
 // than the others. A multiprocessor has room for one of each, and not for two of the larger, so
-// that each has one block of a kernel. With two of some kernels (and none elsewhere) they took up
-// to 1.3 times as long, as a multiprocessor can read less than twice its part of the bandwidth.
-// Hence a kernel lets the next one start no sooner than it goes on itself.
+// that each has one block of a kernel. With two here and there, and none elsewhere, a kernel took
+// up to 1.3 times as long, as a multiprocessor can read less than twice its part of the bandwidth.
 size_t num_shared_bytes_min(const LinearTask& task) {
   constexpr size_t kLargerBlock = size_t{118} * 1024;
   return task.args.epilogue == LinearEpilogue::kAddToOut ? 0 : kLargerBlock;

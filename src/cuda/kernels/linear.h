@@ -8,7 +8,6 @@
 // and wgmma, is what batch-invariance rests on (native/linear_wide_test.cpp asks a device).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,12 +20,6 @@ enum class LinearEpilogue {
   kStore,     // float32 out = sum + bias
   kAddToOut,  // float32 out = out + (sum + bias): the residual, in place
   kSiluMul,   // bfloat16 out = silu(gate + its bias) * (up + its bias)
-};
-
-// What a later kernel reads, and nothing writes before.
-struct UpcomingWeights {
-  const void* begin = nullptr;  // device, 16-byte aligned
-  size_t num_bytes = 0;         // none: nothing is asked for
 };
 
 struct LinearArgs {
@@ -43,9 +36,6 @@ struct LinearArgs {
   float* out = nullptr;  // [num_tokens, num_rows], device, row-major; kStore and kAddToOut
   // [num_tokens, num_rows / 2], device, bfloat16: operand_tiles.h; kSiluMul
   uint16_t* activation = nullptr;
-  // Go to the cache that multiprocessors share meanwhile, one after the other, where there are few
-  // tokens.
-  std::array<UpcomingWeights, 2> upcoming = {};
 };
 
 // Panels of 16 rows that `num_rows` of a checkpoint take.

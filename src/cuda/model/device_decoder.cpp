@@ -42,10 +42,7 @@ void DeviceDecoder::attention_block(
       stream,
       {.x = space.hidden, .weight = weights.attention_norm},
       weights.qkv,
-      {.x = space.normed,
-       .num_tokens = num_tokens,
-       .out = space.qkv,
-       .upcoming = {&weights.attention_out, &weights.gate_up}}
+      {.x = space.normed, .num_tokens = num_tokens, .out = space.qkv}
   );
   attend(
       stream,
@@ -70,8 +67,7 @@ void DeviceDecoder::attention_block(
       {.x = space.attention,
        .num_tokens = num_tokens,
        .epilogue = residual_epilogue(),
-       .out = space.hidden,
-       .upcoming = {&weights.down}}
+       .out = space.hidden}
   );
   sum_over_ranks(stream, num_tokens);
 }
@@ -105,7 +101,6 @@ void DeviceDecoder::attend(
 }
 
 void DeviceDecoder::mlp_block(StreamHandle stream, size_t index, size_t num_tokens) const {
-  const bool is_last = index + 1 == parts_.weights.layers.size();
   const DeviceLayer& weights = parts_.weights.layers[index];
   const DeviceWorkspace& space = parts_.workspace;
   multiply_normed(
@@ -115,8 +110,7 @@ void DeviceDecoder::mlp_block(StreamHandle stream, size_t index, size_t num_toke
       {.x = space.normed,
        .num_tokens = num_tokens,
        .epilogue = LinearEpilogue::kSiluMul,
-       .activation = space.activation,
-       .upcoming = {is_last ? nullptr : &parts_.weights.layers[index + 1].qkv}}
+       .activation = space.activation}
   );
   multiply(
       stream,
@@ -184,20 +178,6 @@ void DeviceDecoder::sum_over_ranks(StreamHandle stream, size_t num_tokens) const
   parts_.communicator->all_reduce_sum(stream, parts_.workspace.hidden, num_tokens * hidden_size());
 }
 
-namespace {
-
-// Of a model so small that its decodes leave the memory idle between kernels. One that does not
-// has nothing to gain, and layers that the cache would not hold.
-UpcomingWeights upcoming_weights(const DeviceMatrix* matrix) {
-  constexpr size_t kBytesMax = size_t{20} << 20U;
-  if (matrix == nullptr || matrix->format) return {};
-  const size_t num_bytes = matrix->num_rows * matrix->num_inputs * sizeof(uint16_t);
-  if (num_bytes > kBytesMax) return {};
-  return {matrix->data, num_bytes};
-}
-
-}  // namespace
-
 LinearArgs DeviceDecoder::linear_args(const DeviceMatrix& matrix, const Product& product) {
   return {
       .x = product.x,
@@ -208,8 +188,7 @@ LinearArgs DeviceDecoder::linear_args(const DeviceMatrix& matrix, const Product&
       .bias = matrix.bias,
       .epilogue = product.epilogue,
       .out = product.out,
-      .activation = product.activation,
-      .upcoming = {upcoming_weights(product.upcoming[0]), upcoming_weights(product.upcoming[1])}};
+      .activation = product.activation};
 }
 
 void DeviceDecoder::multiply(

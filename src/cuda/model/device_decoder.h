@@ -3,8 +3,6 @@
 // ranks share, each computes its part, as there.
 #pragma once
 
-#include <array>
-
 #include "cuda/communicator.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/write_kv.h"
@@ -46,7 +44,6 @@ class DeviceDecoder {
     LinearEpilogue epilogue = LinearEpilogue::kStore;
     float* out = nullptr;
     uint16_t* activation = nullptr;
-    std::array<const DeviceMatrix*, 2> upcoming = {};  // that are multiplied soon; null: none
   };
 
   // Rows of the residual stream, and what weighs them when they are normed.

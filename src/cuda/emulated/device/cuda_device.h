@@ -149,8 +149,6 @@ template <uint32_t kSetsMax>
 void wait_for_copies() {}
 
 inline void prefetch(const void* /*from*/) {}
-constexpr uint32_t kPrefetchAlignment = 16;
-inline void prefetch_range(const void* /*from*/, uint32_t /*num_bytes*/) {}
 
 // A thread runs until it waits, so nobody comes between.
 template <class T>

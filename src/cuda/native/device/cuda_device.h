@@ -186,18 +186,6 @@ __device__ inline void prefetch(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));
 }
 
-// The same of a range. REQUIRES: begin and size are multiples of kPrefetchAlignment.
-constexpr uint32_t kPrefetchAlignment = 16;
-__device__ inline void prefetch_range(const void* from, uint32_t num_bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)),
-      "r"(num_bytes)
-      : "memory"
-  );
-#endif
-}
-
 // *to += value, as one step that no other thread of the block comes between. Integers: the sum
 // does not depend on who comes first.
 __device__ inline void add_to_shared(uint32_t* to, uint32_t value) {
