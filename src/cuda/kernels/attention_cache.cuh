@@ -1,9 +1,9 @@
-// Where a block that attends to a split finds its keys and values. A source has stage(split), called
-// by the whole block once cache rows were found, a barrier ago; stage_values(), by each thread that
-// has done with its keys; wait(), before keys and before values; key() and value(), what a lane
-// multiplies: zeros where nothing is seen. A split's work is shared by warps so that a lane asks for
-// the same pieces whatever the source: a warp has 32 positions' scores, and some pieces of 64
-// positions by 64 dimensions of the values.
+// Where a block that attends to a split finds its keys and values. A source has stage(split),
+// called by the whole block once cache rows were found, a barrier ago; stage_values(), by each
+// thread that has done with its keys; wait(), before keys and before values; key() and value(),
+// what a lane multiplies: zeros where nothing is seen. A split's work is shared by warps so that a
+// lane asks for the same pieces whatever the source: a warp has 32 positions' scores, and some
+// pieces of 64 positions by 64 dimensions of the values.
 #pragma once
 
 #include "cuda/kernels/attention_tile.cuh"
@@ -96,7 +96,9 @@ class StagedCache {
     if (has_one_place_) copy_values();
     end_copies();
   }
-  __device__ void wait() const { wait_for_copies<0>(); }
+  __device__ void wait() const {
+    wait_for_copies<0>();
+  }
 
   __device__ Words4 key(uint32_t step, uint32_t tile) const {
     const KeyPlace place(step, tile);
@@ -134,15 +136,13 @@ class StagedCache {
     }
   }
 
-  __device__ void copy(
-      Words4* to, const BFloat16Bits* from, uint32_t position, uint32_t dimension
-  ) const {
+  __device__ void copy(Words4* to, const BFloat16Bits* from, uint32_t position, uint32_t dimension)
+      const {
     if (position >= num_seen_ || position == fresh_ || dimension >= task_.head_dim()) return;
     copy_words(to, from + size_t{task_.cache_rows()[position]} * task_.head_dim() + dimension);
   }
-  __device__ Words4 load(
-      const Words4* staged, bool is_value, uint32_t position, uint32_t dimension
-  ) const {
+  __device__ Words4
+  load(const Words4* staged, bool is_value, uint32_t position, uint32_t dimension) const {
     if (position >= num_seen_ || dimension >= task_.head_dim()) return {};
     return position == fresh_ ? load_words(task_.fresh_row(is_value) + dimension)
                               : load_words(staged);

@@ -90,8 +90,8 @@ __device__ inline void soften_rows(const TileTask& task, uint32_t split) {
 }
 
 // The values of pieces of 64 positions, weighted: dimensions [chunk, + 64) of every row, to the
-// piece's place among the products. Column n of product e is dimension 8 n + e of the chunk, so that
-// a lane loads eight neighbours; depth 2t, 2t + 1, 2t + 8, 2t + 9 are four neighbours as well.
+// piece's place among the products. Column n of product e is dimension 8 n + e of the chunk, so
+// that a lane loads eight neighbours; depth 2t, 2t + 1, 2t + 8, 2t + 9 are four neighbours as well.
 template <class Cache>
 __device__ inline void weigh_values(const TileTask& task, uint32_t split, const Cache& cache) {
   const uint32_t group = lane_index() / 4;

@@ -55,9 +55,7 @@ class FreshHeads {
       if (head >= num_heads_) continue;
       if (head <= num_queries_) rotate_head(angles_, pairs[i]);
       if (head < num_queries_) {
-        store_head(
-            pairs[i], args_.q_scale, half_, task_.queries() + head * task_.query_stride()
-        );
+        store_head(pairs[i], args_.q_scale, half_, task_.queries() + head * task_.query_stride());
         continue;
       }
       const bool is_value = head > num_queries_;

@@ -57,7 +57,9 @@ __device__ float sum_of_squares(const float* head, uint32_t half, const HeadPair
 }
 
 template <uint32_t kPairs>
-__device__ void normalize_head(float factor, const HeadPairs<kPairs>& weights, HeadPairs<kPairs>& pairs) {
+__device__ void normalize_head(
+    float factor, const HeadPairs<kPairs>& weights, HeadPairs<kPairs>& pairs
+) {
 #pragma unroll
   for (uint32_t i = 0; i < kPairs; ++i) {
     pairs.first[i] = pairs.first[i] * factor * weights.first[i];

@@ -5,17 +5,17 @@
 #include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/linear_task.cuh"
+#include "cuda/kernels/linear_tokens.cuh"
 #include "cuda/kernels/linear_wide.h"
 #include "cuda/kernels/rms_norm.cuh"
+#include "cuda/kernels/weight_stream.cuh"
 
 namespace millrace::cuda {
 namespace {
 
 constexpr uint32_t kPartsMax = 8;
-constexpr uint32_t kWarpsMax = 10;      // of a block
-constexpr uint32_t kWarpsMin = 8;       // of blocks with more panels than that
-constexpr uint32_t kTokenTilesMax = 4;  // that share what is loaded of the weights
-constexpr uint32_t kStageWords = kChunkSteps * kWarpThreads;  // of 16 bytes: a chunk's weights
+constexpr uint32_t kWarpsMax = 10;  // of a block
+constexpr uint32_t kWarpsMin = 8;   // of one that has more panels than that
 // Chunks of weights that a warp has in shared memory: of blocks with few warps, and of others. Two
 // blocks fit a multiprocessor, so that the next kernel's first weights are on their way while this
 // one multiplies.
@@ -24,251 +24,6 @@ constexpr uint32_t kStagesOfFew = 8;
 constexpr uint32_t kStages = 5;
 // Of an H100 or H200: what is chosen by it is so on every device, since results depend on it.
 constexpr uint32_t kMultiprocessors = 132;
-
-// A lane's half of a tile of tokens for the steps of a chunk: its words of each core.
-struct TokenWords {
-  Words4 words[2] = {};
-
-  __device__ uint32_t& of_core(uint32_t core) { return words[core / 4].words[core % 4]; }
-};
-
-// The tokens of a chunk as operands, where rms_norm() or another kernel left them, kTokenTiles
-// tiles. kIsFew: as few tokens lie; of many the tiles lie within a group. kIsWhole: inputs of a
-// multiple of 64, so that there is no padding.
-template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole>
-class StoredTokens {
- public:
-  // Chunks that are loaded ahead: as many registers as there are for it.
-  static constexpr uint32_t kAhead = kTokenTiles == kTokenTilesMax ? 2 : 4;
-
-  __device__ StoredTokens(const LinearTask& task, uint32_t first_tile)
-      : task_(task),
-        first_token_(first_tile * kTileTokens + lane_index() / 4),
-        from_(
-            task.args.x +
-            token_tile_chunk(first_tile, 0, task.num_chunks, kIsFew ? 1 : kFewTokens + 1) +
-            lane_index() * (kIsFew ? kLaneChunkElements : 2)
-        ) {}
-
-  // Zeros for tokens that are not there, whose memory nobody has written.
-  __device__ void load(uint32_t chunk, TokenWords (&x)[kTokenTiles]) const {
-    constexpr uint32_t kChunkStride =
-        kIsFew ? kTileChunkElements : kTileChunkElements << kGroupTilesLog2;
-#pragma unroll
-    for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
-      if (first_token_ + tile * kTileTokens >= task_.num_tokens) continue;
-      const uint32_t tile_begin = (kIsFew ? tile * task_.num_chunks : tile) * kTileChunkElements;
-      const BFloat16Bits* const from = from_ + size_t{chunk} * kChunkStride + tile_begin;
-      if (kIsFew) {
-        for (uint32_t i = 0; i < 2; ++i) x[tile].words[i] = load_words(from + i * kWordElements);
-      } else {
-#pragma unroll
-        for (uint32_t core = 0; core < kChunkCores; ++core) {
-          x[tile].of_core(core) = load_word(from + core * kCoreElements);
-        }
-      }
-      if (!kIsWhole) clear_padding(chunk, x[tile]);
-    }
-  }
-
- private:
-  __device__ void clear_padding(uint32_t chunk, TokenWords& x) const {
-#pragma unroll
-    for (uint32_t core = 0; core < kChunkCores; ++core) {
-      const size_t input = chunk * kChunkInputs + core * kCoreInputs + lane_index() % 4 * 2;
-      if (input >= task_.args.num_inputs) x.of_core(core) = 0;
-      if (input + 1 == task_.args.num_inputs) x.of_core(core) &= 0xFFFFU;
-    }
-  }
-
-  const LinearTask& task_;
-  uint32_t first_token_;  // the lane's, of the first tile
-  const BFloat16Bits* from_;
-};
-
-// The same for one tile that the block norms for itself, in shared memory: in the order of few
-// tokens, as many as there are.
-class NormedTokens {
- public:
-  static constexpr uint32_t kAhead = 1;
-
-  __device__ NormedTokens(const RmsNormArgs& norm, size_t offset_bytes)
-      : norm_(norm),
-        num_tokens_(static_cast<uint32_t>(norm.num_tokens)),
-        hidden_(static_cast<uint32_t>(norm.hidden)),
-        sums_(dynamic_shared<float>(offset_bytes, kTileTokens * kNormWarps)),
-        elements_(
-            dynamic_shared<BFloat16Bits>(offset_bytes + kSumBytes, norm.hidden * norm.num_tokens)
-        ) {}
-
-  static constexpr size_t kSumBytes = size_t{kTileTokens} * kNormWarps * sizeof(float);
-  static size_t num_bytes(const RmsNormArgs& norm) {
-    return kSumBytes + norm.hidden * norm.num_tokens * sizeof(BFloat16Bits);
-  }
-
-  // The thread's first weights, and the block's others to the cache that all share: no kernel
-  // writes them.
-  __device__ void load_weights(float (&weights)[kNormColumns]) const {
-    constexpr uint32_t kLineElements = 32;
-    const uint32_t i = threadIdx.x * kLineElements;
-    if (i < hidden_) prefetch(norm_.weight + i);
-    load_columns<true>(norm_.weight, threadIdx.x * kNormColumns, hidden_, weights);
-  }
-
-  // By the whole block, before the first load.
-  __device__ void norm_all(float (&weights)[kNormColumns]) const {
-    for (uint32_t i = warp_index(); i < num_tokens_ * kNormWarps; i += num_warps()) {
-      const float* const row = norm_.x + i / kNormWarps * hidden_;
-      const float sum = sum_of_norm_warp<true>(row, hidden_, i % kNormWarps);
-      if (lane_index() == 0) sums_[i] = sum;
-    }
-    sync_block();
-    // Divisions are long: lane i of every warp does token i's.
-    float of_lane = 0.0F;
-    if (lane_index() < num_tokens_) {
-      const float* const sums = sums_ + lane_index() * kNormWarps;
-      of_lane = sums[0];
-#pragma unroll
-      for (uint32_t i = 1; i < kNormWarps; ++i) of_lane += sums[i];
-    }
-    const float factor_of_lane = inverse_rms(of_lane, hidden_, norm_.eps);
-    const uint32_t num_cores = hidden_ / kCoreInputs;
-    for (uint32_t first = 0; first < num_cores; first += blockDim.x) {
-      const uint32_t core = first + threadIdx.x;
-      if (first > 0) load_columns<true>(norm_.weight, core * kCoreInputs, hidden_, weights);
-#pragma unroll 1
-      for (uint32_t token = 0; token < num_tokens_; ++token) {
-        const float factor = shuffle(factor_of_lane, token);
-        if (core < num_cores) norm_core(core, token, factor, weights);
-      }
-    }
-    sync_block();
-  }
-
-  __device__ void load(uint32_t chunk, TokenWords (&x)[1]) const {
-    const uint32_t token = lane_index() / 4;
-    if (token >= num_tokens_) return;
-    const BFloat16Bits* const from = lane_elements(chunk, token, lane_index() % 4);
-#pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) x[0].words[i] = load_words(from + i * kWordElements);
-  }
-
- private:
-  __device__ void norm_core(
-      uint32_t core, uint32_t token, float factor, const float (&weights)[kNormColumns]
-  ) const {
-    float values[kNormColumns];
-    load_columns<true>(norm_.x + token * hidden_, core * kCoreInputs, hidden_, values);
-    const Words4 normed = normed_columns(values, weights, factor);
-#pragma unroll
-    for (uint32_t t = 0; t < 4; ++t) {
-      store_word(
-          lane_elements(core / kChunkCores, token, t) + core % kChunkCores * 2, normed.words[t]
-      );
-    }
-  }
-
-  __device__ BFloat16Bits* lane_elements(uint32_t chunk, uint32_t token, uint32_t t) const {
-    return elements_ + (chunk * num_tokens_ + token) * kChunkInputs + t * kLaneChunkElements;
-  }
-
-  const RmsNormArgs& norm_;
-  uint32_t num_tokens_;
-  uint32_t hidden_;
-  float* sums_;  // [num_tokens][kNormWarps]
-  BFloat16Bits* elements_;
-};
-
-// What a warp does: a part of some panels, one after the other. Panels go round the blocks first,
-// so that multiprocessors differ by one of them at most.
-struct WarpPlace {
-  uint32_t part;
-  uint32_t first_panel;
-  uint32_t panel_stride;
-
-  __device__ explicit WarpPlace(const LinearTask& task)
-      : part(warp_index() & (task.num_parts() - 1)),
-        first_panel((warp_index() >> task.num_parts_log2) * gridDim.y + blockIdx.y),
-        panel_stride((num_warps() >> task.num_parts_log2) * gridDim.y) {}
-};
-
-// The weights of a warp's part of its panels on their way through shared memory, chunk by chunk,
-// kNumStages of them. A lane copies what it reads itself, so that nobody waits for another.
-template <uint32_t kNumStages>
-class WeightStream {
- public:
-  // Asks for the first weights, which no kernel writes, so before any is waited for.
-  __device__ WeightStream(const LinearTask& task, const WarpPlace& place)
-      : task_(task),
-        place_(place),
-        begin_(task.part_begin(place.part)),
-        num_chunks_(task.part_begin(place.part + 1) - begin_),
-        panel_(place.first_panel),
-        num_left_(num_chunks_),
-        from_(first_of_panel()),
-        stages_(
-            dynamic_shared<Words4>(0, num_warps() * kNumStages * kStageWords) +
-            warp_index() * (kNumStages * kStageWords) + lane_index()
-        ) {
-#pragma unroll 1
-    for (uint32_t i = 0; i + 1 < kNumStages; ++i) ask();
-  }
-
-  // The part's first chunk, and how many it has of each panel.
-  __device__ uint32_t begin() const { return begin_; }
-  __device__ uint32_t num_chunks() const { return num_chunks_; }
-
-  // The next chunk; and asks for one more.
-  __device__ void take(Words4 (&weights)[kChunkSteps]) {
-    wait_for_copies<kNumStages - 2>();
-    const Words4* const from = stages_ + taken_;
-#pragma unroll
-    for (uint32_t i = 0; i < kChunkSteps; ++i) weights[i] = load_words(from + i * kWarpThreads);
-    taken_ = next_stage(taken_);
-    ask();
-  }
-
- private:
-  // For the chunk after the last one asked for; nothing beyond the last panel.
-  __device__ void ask() {
-    if (panel_ < task_.num_panels) {
-      Words4* const to = stages_ + asked_;
-#pragma unroll
-      for (uint32_t i = 0; i < kChunkSteps; ++i) {
-        copy_streaming(to + i * kWarpThreads, from_ + i * kWeightTileElements);
-      }
-      from_ += kWeightChunkElements;
-      if (--num_left_ == 0) {
-        panel_ += place_.panel_stride;
-        num_left_ = num_chunks_;
-        from_ = first_of_panel();
-      }
-    }
-    asked_ = next_stage(asked_);
-    end_copies();
-  }
-
-  __device__ const BFloat16Bits* first_of_panel() const {
-    const uint32_t chunk = panel_ / kGroupPanels * task_.num_chunks + begin_;
-    return task_.args.weights + size_t{chunk} * kWeightChunkElements +
-           panel_ % kGroupPanels * (kChunkSteps * kWeightTileElements) +
-           lane_index() * kWordElements;
-  }
-  __device__ static uint32_t next_stage(uint32_t stage) {
-    return stage == (kNumStages - 1) * kStageWords ? 0 : stage + kStageWords;
-  }
-
-  const LinearTask& task_;
-  const WarpPlace& place_;
-  uint32_t begin_;
-  uint32_t num_chunks_;
-  uint32_t panel_;     // of the next chunk to ask for
-  uint32_t num_left_;  // of the panel
-  const BFloat16Bits* from_;
-  Words4* stages_;
-  uint32_t asked_ = 0;  // the stage of the next
-  uint32_t taken_ = 0;
-};
 
 // The part's sum of a panel's products.
 template <uint32_t kTokenTiles, class Stream, class Tokens>
@@ -291,7 +46,8 @@ __device__ void add_part(Stream& stream, const Tokens& tokens, float (&sums)[kTo
       for (uint32_t step = 0; step < kChunkSteps; ++step) {
 #pragma unroll
         for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
-          const uint32_t words[2] = {x[i][tile].of_core(2 * step), x[i][tile].of_core(2 * step + 1)};
+          const uint32_t words[2] = {
+              x[i][tile].of_core(2 * step), x[i][tile].of_core(2 * step + 1)};
           multiply_fragments(sums[tile], weights[step].words, words);
         }
       }
@@ -340,7 +96,7 @@ __device__ void add_parts(
   }
 }
 
-// All panels of a warp, and what follows their sums.
+// All panels of a warp, and what follows their sums. Those that are summed in parts are one a warp.
 template <uint32_t kTokenTiles, uint32_t kNumStages, class Tokens>
 __device__ void multiply_panels(
     const LinearTask& task,
@@ -349,7 +105,7 @@ __device__ void multiply_panels(
     WeightStream<kNumStages>& stream,
     const Tokens& tokens
 ) {
-  // The block's warps go on together, as far as the one with the first panel does.
+  // The block's warps go on together, as far as the first of them does.
 #pragma unroll 1
   for (uint32_t first = blockIdx.y; first < task.num_panels; first += place.panel_stride) {
     const uint32_t panel = first - blockIdx.y + place.first_panel;
@@ -363,10 +119,7 @@ __device__ void multiply_panels(
     if (is_finisher) outputs.load_bias(bias);
     if (has_panel) add_part(stream, tokens, sums);
     if (task.num_parts() > 1) {
-      if (first != blockIdx.y) sync_block();  // the sums of the panels before were added
-      add_parts(
-          task.num_parts(), place.part, stage_bytes(num_warps(), kNumStages), sums
-      );
+      add_parts(task.num_parts(), place.part, stage_bytes(num_warps(), kNumStages), sums);
     }
     if (!is_finisher) continue;
     outputs.add_bias(bias, sums);
@@ -402,9 +155,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarpThreads, 2)
   const WarpPlace place(task);
   WeightStream<kNumStages> stream(task, place);
   if (place.part == 0) PanelOutputs<1>(task, place.first_panel, 0).prefetch_bias();
-  const NormedTokens tokens(
-      norm, stage_bytes(num_warps(), kNumStages) + sum_bytes<1>(num_warps())
-  );
+  const NormedTokens tokens(norm, stage_bytes(num_warps(), kNumStages) + sum_bytes<1>(num_warps()));
   float norm_weights[kNormColumns];
   tokens.load_weights(norm_weights);
   wait_for_previous_kernel();
@@ -417,16 +168,17 @@ uint32_t num_resident_panels(size_t num_panels) {
   return static_cast<uint32_t>(div_ceil(num_panels, size_t{kMultiprocessors}));
 }
 
-// Of a block, one for each multiprocessor: all of its panels at once, if there are not too many;
-// else those with whose number the fewest wait in the last round.
+// Of a block, one for each multiprocessor: all of its panels at once, or as many of them that the
+// fewest warps have none in the last round. (num_k_parts() leaves more than a warp each to blocks
+// with few panels only.)
 uint32_t num_warps_of(const LinearTask& task) {
   const uint32_t num_panels = num_resident_panels(task.num_panels);
   if (num_panels << task.num_parts_log2 <= kWarpsMax) return num_panels << task.num_parts_log2;
   const auto num_turns = [&](uint32_t num_warps) {
-    return div_ceil(num_panels, num_warps >> task.num_parts_log2) * num_warps;
+    return div_ceil(num_panels, num_warps) * num_warps;
   };
   uint32_t best = kWarpsMin;
-  for (uint32_t i = kWarpsMin; i <= kWarpsMax; i += task.num_parts()) {
+  for (uint32_t i = kWarpsMin + 1; i <= kWarpsMax; ++i) {
     if (num_turns(i) < num_turns(best)) best = i;
   }
   return best;

@@ -142,8 +142,11 @@ const Shape kShapes[] = {
     {70, 36, 72},
     {2, 300, 1234},
     {5, 1024, 64},
-    {2, 34, 2600},  // as many inputs that a warp loads twice as far ahead
-    {5, 34, 2624}};
+    {2, 34, 2600},  // more inputs than a warp has under way
+    {5, 34, 2624},
+    {3, 2150, 200},   // more panels than a device has blocks: in parts,
+    {2, 11000, 64},   // a warp each,
+    {2, 25000, 72}};  // and one after the other
 
 class LinearOnDevice : public testing::TestWithParam<LinearEpilogue> {};
 

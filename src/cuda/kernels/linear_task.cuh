@@ -28,9 +28,7 @@ template <uint32_t kTiles>
 class PanelOutputs {
  public:
   __device__ PanelOutputs(const LinearTask& task, uint32_t panel, uint32_t first_tile)
-      : task_(task),
-        first_tile_(first_tile),
-        first_row_(panel * (is_silu_mul() ? 8 : kTileRows)) {}
+      : task_(task), first_tile_(first_tile), first_row_(panel * (is_silu_mul() ? 8 : kTileRows)) {}
 
   // What the sums are added to, all of it at once and before they are there: each is a walk to
   // memory and back. kAddToOut.

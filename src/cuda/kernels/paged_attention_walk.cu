@@ -436,8 +436,7 @@ void paged_attention(StreamHandle stream, const PagedAttentionArgs& args) {
   if (args.num_tiles == 0) return;
   check_attention_args(args);
   CHECK(args.q != nullptr, "attention's memory");
-  const size_t num_blocks =
-      div_ceil(args.num_tiles, size_t{kWalkWarps}) * args.cache.num_kv_heads;
+  const size_t num_blocks = div_ceil(args.num_tiles, size_t{kWalkWarps}) * args.cache.num_kv_heads;
   const size_t head_dim = args.cache.head_dim;
   const LaunchShape shape = {
       .grid = {grid_width(num_blocks)},

@@ -153,8 +153,9 @@ __device__ inline Words4 load_streaming(const void* from) {
 }
 
 // Sixteen bytes to shared memory, as one of the thread's copies under way; the second is what
-// load_streaming() is to load_words(). Copies up to end_copies() are a set. wait_for_copies() waits until at most that many of the thread's last sets
-// are under way; only the thread that copied may then read what came.
+// load_streaming() is to load_words(). Copies up to end_copies() are a set. wait_for_copies() waits
+// until at most that many of the thread's last sets are under way; only the thread that copied may
+// then read what came.
 __device__ inline void copy_words(void* shared, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(shared))
