@@ -1,11 +1,12 @@
 // out = x * transpose(weights), and what follows it in a decoder layer, on the tensor cores.
 //
 // Inputs and weights are bfloat16, sums float32. One arithmetic for every number of tokens: K is
-// cut into steps of 16, four of them a chunk, and the chunks into num_k_parts() parts, one after
-// the other. The sum of a part is that of multiply_fragments() over its steps in ascending order,
-// from zero; the parts' sums are added in ascending order, then the bias. What a tensor core does
-// within a step is not documented; that it is the same for each row and column, and for mma.sync
-// and wgmma, is what batch-invariance rests on (native/linear_wide_test.cpp asks a device).
+// cut into steps of 16, four of them a chunk, and the chunks into parts (product_blocks.h), one
+// after the other. The sum of a part is that of multiply_fragments() over its steps in ascending
+// order, from zero; the parts' sums are added in ascending order, then the bias. What a tensor core
+// does within a step is not documented; that it is the same for each row and column, and for
+// mma.sync and wgmma, is what batch-invariance rests on (native/linear_wide_test.cpp asks a
+// device).
 #pragma once
 
 #include <cstddef>
@@ -40,10 +41,6 @@ struct LinearArgs {
 
 // Panels of 16 rows that `num_rows` of a checkpoint take.
 size_t num_linear_panels(size_t num_rows, LinearEpilogue epilogue);
-
-// Parts of the inputs that are summed apart, of a shape alone: 1, 2, 4 or 8. Part p of P has chunks
-// [p * chunks / P, (p + 1) * chunks / P).
-uint32_t num_k_parts(size_t num_panels, size_t num_inputs);
 
 // Weights are read past the caches where they are read once. No tokens: nothing happens.
 void linear(StreamHandle stream, const LinearArgs& args);

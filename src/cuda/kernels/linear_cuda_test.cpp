@@ -5,6 +5,7 @@
 #include "cuda/kernels/cuda_test_data.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/pack_weights.h"
+#include "cuda/kernels/product_blocks.h"
 #include "cuda/kernels/thread_orders.h"
 
 namespace millrace::cuda {

@@ -16,10 +16,10 @@ struct WarpPlace {
   uint32_t first_panel;
   uint32_t panel_stride;
 
-  __device__ explicit WarpPlace(const LinearTask& task)
-      : part(warp_index() & (task.num_parts() - 1)),
-        first_panel((warp_index() >> task.num_parts_log2) * gridDim.y + blockIdx.y),
-        panel_stride((num_warps() >> task.num_parts_log2) * gridDim.y) {}
+  __device__ explicit WarpPlace(uint32_t num_parts_log2)
+      : part(warp_index() & ((1U << num_parts_log2) - 1)),
+        first_panel((warp_index() >> num_parts_log2) * gridDim.y + blockIdx.y),
+        panel_stride((num_warps() >> num_parts_log2) * gridDim.y) {}
 };
 
 // The weights of a warp's part of its panels on their way through shared memory, chunk by chunk,

@@ -128,10 +128,6 @@ inline void store_word(void* to, uint32_t value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-inline Words4 load_streaming(const void* from) {
-  return load_words(from);
-}
-
 inline void store_words(void* to, const Words4& value) {
   CHECK(reinterpret_cast<uintptr_t>(to) % sizeof(Words4) == 0, "a store of 16 aligned bytes");
   std::memcpy(to, &value, sizeof value);
@@ -188,6 +184,17 @@ inline uint32_t bfloat16_numbers(float lower, float upper) {
     return (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
   };
   return rounded(lower) | rounded(upper) << 16;
+}
+
+inline uint32_t add_bfloat16_pairs(uint32_t a, uint32_t b) {
+  const auto sum = [a, b](uint32_t shift) {
+    return float_from_bits(a >> shift << 16) + float_from_bits(b >> shift << 16);
+  };
+  return bfloat16_numbers(sum(0), sum(16));
+}
+inline uint32_t bytes_as_halves(uint32_t word, uint32_t which) {
+  const uint32_t bytes = word >> (16 * which);
+  return (bytes & 0xFFU) | (bytes & 0xFF00U) << 8;
 }
 
 inline float fused_multiply_add(float a, float b, float c) {

@@ -135,25 +135,9 @@ __device__ inline void store_word(void* to, uint32_t value) {
   *static_cast<uint32_t*>(to) = value;
 }
 
-// The same as load_words() from memory that no kernel writes and that is read once, past the
-// caches: a model's weights, which are larger than these.
-__device__ inline Words4 load_streaming(const void* from) {
-  Words4 result;
-  uint32_t(&words)[4] = result.words;
-  asm volatile(
-      "{\n"
-      ".reg .b64 policy;\n"
-      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
-      "ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;\n"
-      "}"
-      : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-      : "l"(__cvta_generic_to_global(from))
-  );
-  return result;
-}
-
-// Sixteen bytes to shared memory, as one of the thread's copies under way; the second is what
-// load_streaming() is to load_words(). Copies up to end_copies() are a set. wait_for_copies() waits
+// Sixteen bytes to shared memory, as one of the thread's copies under way; the second is for memory
+// that no kernel writes and that is read once: a model's weights, which are larger than the caches.
+// Copies up to end_copies() are a set. wait_for_copies() waits
 // until at most that many of the thread's last sets are under way; only the thread that copied may
 // then read what came.
 __device__ inline void copy_words(void* shared, const void* from) {
@@ -235,6 +219,18 @@ __device__ inline uint32_t bfloat16_numbers(float lower, float upper) {
   uint32_t result;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(upper), "f"(lower));
   return result;
+}
+
+// The sums of two pairs of bfloat16, each rounded once.
+__device__ inline uint32_t add_bfloat16_pairs(uint32_t a, uint32_t b) {
+  constexpr uint32_t kOnes = 0x3F803F80;
+  uint32_t result;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(kOnes), "r"(b));
+  return result;
+}
+// Bytes 0 and 1 of a word, or 2 and 3, as halves of a word; what is above them is anything.
+__device__ inline uint32_t bytes_as_halves(uint32_t word, uint32_t which) {
+  return __byte_perm(word, 0, which == 0 ? 0x4140 : 0x4342);
 }
 
 // a * b + c, rounded once.

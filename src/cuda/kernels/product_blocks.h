@@ -1,0 +1,80 @@
+// How the panels of a decode's product are dealt to the blocks and warps of a device: one block for
+// each multiprocessor, whose warps have all of its panels at once, in parts where there are few.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/math.h"
+#include "cuda/kernels/launch_limits.h"
+#include "cuda/kernels/linear.h"
+#include "cuda/launch_shape.h"
+
+namespace millrace::cuda {
+
+constexpr uint32_t kPartsMax = 8;
+constexpr uint32_t kBlockWarpsMax = 10;
+constexpr uint32_t kBlockWarpsMin = 8;  // of a block that has more panels than that
+// Of an H100 or H200: what is chosen by it is so on every device, since results depend on it.
+constexpr uint32_t kMultiprocessors = 132;
+
+// Of a multiprocessor at most.
+constexpr uint32_t num_resident_panels(size_t num_panels) {
+  return static_cast<uint32_t>(div_ceil(num_panels, size_t{kMultiprocessors}));
+}
+
+// Parts of the inputs that are summed apart, of a shape alone: 1, 2, 4 or 8. Part p of P has chunks
+// of 64 inputs [p * chunks / P, (p + 1) * chunks / P). As many as a block has warps for.
+constexpr uint32_t num_k_parts(size_t num_panels, size_t num_inputs) {
+  const size_t num_chunks = div_ceil(num_inputs, size_t{64});
+  uint32_t num_parts = 1;
+  while (num_parts < kPartsMax && num_parts * 2 <= num_chunks &&
+         num_resident_panels(num_panels) * num_parts * 2 <= kBlockWarpsMax) {
+    num_parts *= 2;
+  }
+  return num_parts;
+}
+
+// Of a block: for all parts of all of its panels at once, or, of more panels (which have one part:
+// num_k_parts()), as many that the fewest have none in the last round.
+constexpr uint32_t num_block_warps(size_t num_panels, uint32_t num_parts) {
+  const uint32_t num_resident = num_resident_panels(num_panels);
+  if (num_resident * num_parts <= kBlockWarpsMax) return num_resident * num_parts;
+  const auto num_turns = [num_resident](uint32_t num_warps) {
+    return div_ceil(num_resident, num_warps) * num_warps;
+  };
+  uint32_t best = kBlockWarpsMin;
+  for (uint32_t i = kBlockWarpsMin + 1; i <= kBlockWarpsMax; ++i) {
+    if (num_turns(i) < num_turns(best)) best = i;
+  }
+  return best;
+}
+
+struct ProductBlocks {
+  size_t num_token_blocks = 0;
+  size_t num_panels = 0;
+  uint32_t num_warps = 0;       // of a block
+  size_t num_shared_bytes = 0;  // that a block needs
+  LinearEpilogue epilogue = LinearEpilogue::kStore;
+};
+
+// Grid: blocks of tokens, which share weights and so lie side by side; of panels.
+//
+// A layer's products take turns: what adds to the residual has smaller blocks than the others. A
+// multiprocessor has room for one of each, and not for two of the larger, so that each has one
+// block of a kernel, and beside it one of the next, whose first weights are on their way. With two
+// here and there, and none elsewhere, a kernel took up to 1.3 times as long, as a multiprocessor
+// can read less than twice its part of the bandwidth (decision 29).
+inline LaunchShape product_shape(const ProductBlocks& blocks) {
+  constexpr size_t kLargerBlock = size_t{118} * 1024;
+  const size_t num_bytes_min = blocks.epilogue == LinearEpilogue::kAddToOut ? 0 : kLargerBlock;
+  const size_t num_panel_blocks =
+      blocks.num_panels < kMultiprocessors ? blocks.num_panels : kMultiprocessors;
+  return {
+      .grid = {grid_width(blocks.num_token_blocks), grid_height(num_panel_blocks)},
+      .block = {blocks.num_warps * kWarpThreads},
+      .num_shared_bytes =
+          blocks.num_shared_bytes > num_bytes_min ? blocks.num_shared_bytes : num_bytes_min};
+}
+
+}  // namespace millrace::cuda
