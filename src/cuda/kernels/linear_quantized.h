@@ -3,10 +3,10 @@
 //
 // Inputs are bfloat16, rotated by rotate_rows(). Codes become bfloat16 in registers, exactly, and
 // are multiplied by multiply_fragments() in steps of 32 inputs, of which the first product takes 8t
-// .. 8t + 3 for t = 0 .. 3 and the second the rest. Groups of 64 inputs are summed in parts
-// (product_blocks.h): the sum of a group's products, from zero, times the group's scale is fused
-// into the part's sum; the parts' sums are added in ascending order, then times the row's scale,
-// then the bias. Not the CPU's arithmetic, which rounds inputs to 8 or 16
+// .. 8t + 3 for t = 0 .. 3 and the second the rest. Of W warps, a number of the shape alone, warp w
+// takes groups of 64 inputs w, w + W, ...: the sum of a group's products, from zero, times the
+// group's scale is fused into the warp's sum; the warps' sums are added in ascending order, then
+// times the row's scale, then the bias. Not the CPU's arithmetic, which rounds inputs to 8 or 16
 // bits.
 #pragma once
 
