@@ -25,7 +25,9 @@ struct LaunchShape {
   // May start before the previous kernel of the stream has ended: programmatic dependent launch.
   // REQUIRES: every thread of the kernel calls wait_for_previous_kernel() before it touches
   // anything that an earlier kernel reads or writes. What was copied before the first of them may
-  // be read ahead of that: kernels overlap kernels only, never copies.
+  // be read ahead of that: kernels overlap kernels only, never copies. So may what was written
+  // before a kernel in between that waits, and only then lets the next one start: all of a step
+  // before, as embed() is such a kernel and each step's first.
   bool overlaps_previous = true;
 };
 
