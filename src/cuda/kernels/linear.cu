@@ -15,13 +15,6 @@
 namespace millrace::cuda {
 namespace {
 
-// Chunks of weights that a warp has in shared memory: of blocks with few warps, and of others. Two
-// blocks fit a multiprocessor, so that the next kernel's first weights are on their way while this
-// one multiplies.
-constexpr uint32_t kFewWarps = 6;
-constexpr uint32_t kStagesOfFew = 8;
-constexpr uint32_t kStages = 5;
-
 // The part's sum of a panel's products.
 template <uint32_t kTokenTiles, class Stream, class Tokens>
 __device__ void add_part(Stream& stream, const Tokens& tokens, float (&sums)[kTokenTiles][4]) {
@@ -53,10 +46,11 @@ __device__ void add_part(Stream& stream, const Tokens& tokens, float (&sums)[kTo
   }
 }
 
-// Shared memory of a block: stages, then the warps' sums (part_sums.cuh).
-__host__ __device__ size_t stage_bytes(uint32_t num_warps, uint32_t num_stages) {
-  return size_t{num_warps} * num_stages * kStageWords * sizeof(Words4);
+// Shared memory of a block: stages, then the warps' sums, then normed tokens.
+__device__ size_t stage_bytes(uint32_t num_stages) {
+  return size_t{num_warps()} * num_stages * kStageBytes;
 }
+
 // All panels of a warp, and what follows their sums. Those that are summed in parts are one a warp.
 template <uint32_t kTokenTiles, uint32_t kNumStages, class Tokens>
 __device__ void multiply_panels(
@@ -80,7 +74,7 @@ __device__ void multiply_panels(
     if (is_finisher) outputs.load_bias(bias);
     if (has_panel) add_part(stream, tokens, sums);
     if (task.num_parts() > 1) {
-      add_parts(task.num_parts(), place.part, stage_bytes(num_warps(), kNumStages), sums);
+      add_parts(task.num_parts(), place.part, stage_bytes(kNumStages), sums);
     }
     if (!is_finisher) continue;
     outputs.add_bias(bias, sums);
@@ -116,7 +110,7 @@ __global__ void __launch_bounds__(kBlockWarpsMax* kWarpThreads, 2)
   const WarpPlace place(task.num_parts_log2);
   WeightStream<kNumStages> stream(task, place);
   if (place.part == 0) PanelOutputs<1>(task, place.first_panel, 0).prefetch_bias();
-  const NormedTokens tokens(norm, stage_bytes(num_warps(), kNumStages) + sum_bytes<1>(num_warps()));
+  const NormedTokens tokens(norm, stage_bytes(kNumStages) + sum_bytes(num_warps(), 1));
   float norm_weights[kNormColumns];
   tokens.load_weights(norm_weights);
   wait_for_previous_kernel();
@@ -125,21 +119,18 @@ __global__ void __launch_bounds__(kBlockWarpsMax* kWarpThreads, 2)
 }
 
 LaunchShape shape_of(const LinearTask& task, uint32_t num_token_tiles, size_t num_norm_bytes) {
-  const uint32_t num_warps = num_block_warps(task.num_panels, task.num_parts());
-  const uint32_t num_stages = num_warps <= kFewWarps ? kStagesOfFew : kStages;
-  const size_t num_bytes = stage_bytes(num_warps, num_stages) +
-                           num_token_tiles * sum_bytes<1>(num_warps) + num_norm_bytes;
   return product_shape(
-      {.num_token_blocks = div_ceil(task.args.num_tokens, size_t{num_token_tiles} * kTileTokens),
+      {.num_tokens = task.args.num_tokens,
+       .num_token_tiles = num_token_tiles,
        .num_panels = task.num_panels,
-       .num_warps = num_warps,
-       .num_shared_bytes = num_bytes,
+       .num_parts = task.num_parts(),
+       .num_norm_bytes = num_norm_bytes,
        .epilogue = task.args.epilogue}
   );
 }
 
 bool has_few_warps(const LaunchShape& shape) {
-  return shape.block.x <= kFewWarps * kWarpThreads;
+  return shape.block.x <= kFewBlockWarps * kWarpThreads;
 }
 
 template <uint32_t kTokenTiles, bool kIsFew, bool kIsWhole>

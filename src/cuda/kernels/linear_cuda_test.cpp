@@ -5,7 +5,6 @@
 #include "cuda/kernels/cuda_test_data.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/pack_weights.h"
-#include "cuda/kernels/product_blocks.h"
 #include "cuda/kernels/thread_orders.h"
 
 namespace millrace::cuda {
@@ -259,16 +258,6 @@ TEST(LinearOfNormed, HasTheBitsOfBothOneAfterTheOther) {
       }
     }
   }
-}
-
-TEST(LinearOnDevice, SplitsInputsByTheShapeAlone) {
-  EXPECT_EQ(num_k_parts(224, 3584), 4U);   // two panels for each of 132 multiprocessors
-  EXPECT_EQ(num_k_parts(288, 3584), 2U);   // three
-  EXPECT_EQ(num_k_parts(608, 896), 2U);    // five
-  EXPECT_EQ(num_k_parts(2368, 3584), 1U);  // eighteen
-  EXPECT_EQ(num_k_parts(9496, 896), 1U);
-  EXPECT_EQ(num_k_parts(1, 128), 2U);  // two chunks
-  EXPECT_EQ(num_k_parts(1, 1), 1U);
 }
 
 TEST(LinearOnDevice, DoesNothingForNoTokens) {

@@ -5,14 +5,9 @@
 
 namespace millrace::cuda {
 
-// kTiles: of 16 rows by 8 tokens, that a warp has the sums of.
-template <uint32_t kTiles>
-__host__ __device__ size_t sum_bytes(uint32_t num_warps) {
-  return size_t{num_warps} * kTiles * kWarpThreads * sizeof(Words4);
-}
-
 // The sums of all parts of a panel, in ascending order, to the warp of part 0.
-// `offset_bytes`: of sum_bytes() in shared memory. By the whole block.
+// kTiles: of 16 rows by 8 tokens, that a warp has the sums of. `offset_bytes`: of sum_bytes() in
+// shared memory. By the whole block.
 template <uint32_t kTiles>
 __device__ void add_parts(
     uint32_t num_parts, uint32_t part, size_t offset_bytes, float (&sums)[kTiles][4]

@@ -8,6 +8,7 @@
 #include "base/math.h"
 #include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/linear.h"
+#include "cuda/kernels/operand_tiles.h"
 #include "cuda/launch_shape.h"
 
 namespace millrace::cuda {
@@ -50,11 +51,24 @@ constexpr uint32_t num_block_warps(size_t num_panels, uint32_t num_parts) {
   return best;
 }
 
+// Chunks of weights that a warp has in shared memory, of 2 KiB each: of blocks with few warps, and
+// of others.
+constexpr uint32_t kStageBytes = kChunkSteps * kWeightTileElements * 2;
+constexpr uint32_t kFewBlockWarps = 6;
+constexpr uint32_t kStagesOfFew = 8;
+constexpr uint32_t kStages = 5;
+
+// Of the warps' sums of a panel: part_sums.cuh.
+constexpr size_t sum_bytes(uint32_t num_warps, uint32_t num_token_tiles) {
+  return size_t{num_warps} * num_token_tiles * kTileRows * kTileTokens * sizeof(float);
+}
+
 struct ProductBlocks {
-  size_t num_token_blocks = 0;
+  size_t num_tokens = 0;
+  uint32_t num_token_tiles = 0;  // of a block
   size_t num_panels = 0;
-  uint32_t num_warps = 0;       // of a block
-  size_t num_shared_bytes = 0;  // that a block needs
+  uint32_t num_parts = 0;
+  size_t num_norm_bytes = 0;  // of shared memory, for tokens that the block norms itself
   LinearEpilogue epilogue = LinearEpilogue::kStore;
 };
 
@@ -67,14 +81,19 @@ struct ProductBlocks {
 // can read less than twice its part of the bandwidth (decision 29).
 inline LaunchShape product_shape(const ProductBlocks& blocks) {
   constexpr size_t kLargerBlock = size_t{118} * 1024;
+  const uint32_t num_warps = num_block_warps(blocks.num_panels, blocks.num_parts);
+  const uint32_t num_stages = num_warps <= kFewBlockWarps ? kStagesOfFew : kStages;
+  const size_t num_bytes = size_t{num_warps} * num_stages * kStageBytes +
+                           sum_bytes(num_warps, blocks.num_token_tiles) + blocks.num_norm_bytes;
   const size_t num_bytes_min = blocks.epilogue == LinearEpilogue::kAddToOut ? 0 : kLargerBlock;
+  const size_t tokens_of_block = size_t{blocks.num_token_tiles} * kTileTokens;
   const size_t num_panel_blocks =
       blocks.num_panels < kMultiprocessors ? blocks.num_panels : kMultiprocessors;
   return {
-      .grid = {grid_width(blocks.num_token_blocks), grid_height(num_panel_blocks)},
-      .block = {blocks.num_warps * kWarpThreads},
-      .num_shared_bytes =
-          blocks.num_shared_bytes > num_bytes_min ? blocks.num_shared_bytes : num_bytes_min};
+      .grid =
+          {grid_width(div_ceil(blocks.num_tokens, tokens_of_block)), grid_height(num_panel_blocks)},
+      .block = {num_warps * kWarpThreads},
+      .num_shared_bytes = num_bytes > num_bytes_min ? num_bytes : num_bytes_min};
 }
 
 }  // namespace millrace::cuda

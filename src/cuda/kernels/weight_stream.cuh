@@ -4,10 +4,11 @@
 #include "cuda/kernels/arithmetic.cuh"
 #include "cuda/kernels/linear_task.cuh"
 #include "cuda/kernels/operand_tiles.h"
+#include "cuda/kernels/product_blocks.h"
 
 namespace millrace::cuda {
 
-constexpr uint32_t kStageWords = kChunkSteps * kWarpThreads;  // of 16 bytes: a chunk's weights
+constexpr uint32_t kStageWords = kStageBytes / sizeof(Words4);
 
 // What a warp does: a part of some panels, one after the other. Panels go round the blocks first,
 // so that multiprocessors differ by one of them at most.
