@@ -65,31 +65,33 @@ Result<CodedMatrices> CodedMatrices::find(const ModelConfig& config, const Weigh
   CodedMatrices found;
   for (const ExpectedTensor& expected : expected_tensors_with_roles(config)) {
     const TensorRole role = expected.role;
-    const bool is_head =
-        role == (config.tie_word_embeddings ? TensorRole::kEmbedding : TensorRole::kLmHead);
-    const TensorInfo* const head = is_head ? source.find(expected.info.name) : nullptr;
-    if (head != nullptr) {
-      found.head_ = format_of_codes(source.code_form(*head)).value_or(QuantizedFormat::kInt8);
+    const TensorInfo* const stored = source.find(expected.info.name);
+    const bool is_embedding = role == TensorRole::kEmbedding;
+    const bool is_head = config.tie_word_embeddings ? is_embedding : role == TensorRole::kLmHead;
+    if (is_embedding && stored != nullptr) {
+      found.embedding_ = format_of_codes(source.code_form(*stored));
+    }
+    if (is_head && stored != nullptr) {
+      found.head_ = format_of_codes(source.code_form(*stored)).value_or(QuantizedFormat::kInt8);
       // Of processes that share a model each has all of the embedding and a part of the head.
       const bool is_whole = !config.num_head_parts;
-      found.embedding_is_head_ = config.tie_word_embeddings && is_whole && are_codes(found.head_);
+      found.embedding_is_head_ = config.tie_word_embeddings && is_whole && found.embedding_;
     }
     const bool is_of_layers =
         role == TensorRole::kAttention || role == TensorRole::kMlp || role == TensorRole::kExperts;
     if (!is_of_layers || expected.info.shape.size() != 2) continue;
-    const TensorInfo* const tensor = source.find(expected.info.name);
-    if (Result<void> good = check_tensor(expected.info, tensor); !good) return good.error();
-    Matrix& matrix = found.matrices_[matrix_name(tensor->name)];
-    const CodeForm form = source.code_form(*tensor);
+    if (Result<void> good = check_tensor(expected.info, stored); !good) return good.error();
+    Matrix& matrix = found.matrices_[matrix_name(stored->name)];
+    const CodeForm form = source.code_form(*stored);
     const bool has_codes = format_of_codes(form).has_value();
-    Kept kept = is_plain(tensor->storage) ? Kept::kPlain : Kept::kRounded;
+    Kept kept = is_plain(stored->storage) ? Kept::kPlain : Kept::kRounded;
     if (has_codes) kept = Kept::kCodes;
     if (matrix.tensor.empty() || kept > matrix.kept) {
       matrix.kept = kept;
-      matrix.tensor = tensor->name;
+      matrix.tensor = stored->name;
     }
     if (has_codes) matrix.form = matrix.form ? common_form(*matrix.form, form) : form;
-    matrix.num_weights += tensor->num_rows() * tensor->row_length();
+    matrix.num_weights += stored->num_rows() * stored->row_length();
   }
   int64_t num_weights = 0;
   int64_t num_kept = 0;

@@ -1,5 +1,5 @@
-// Which matrices of a model's layers, and whether its output head, other tools have stored as
-// codes, and how all of them are kept with --quantization stored.
+// Which matrices of a model's layers, and whether its embedding and its output head, other tools
+// have stored as codes, and how all of them are kept with --quantization stored.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,9 @@ class CodedMatrices {
 
   // Of the output head, whether it is the embedding or not: what keeps its codes, else int8.
   QuantizedFormat format_of_head() const { return head_; }
-  // Whether the embedding is kept as those codes too, once for both.
+  // Of the embedding, whose rows are read out of its codes; none: it is not quantized.
+  std::optional<QuantizedFormat> format_of_embedding() const { return embedding_; }
+  // Whether those are the head's codes too, kept once for both.
   bool embedding_is_head() const { return embedding_is_head_; }
 
   // "uint4", or "uint4, uint6": what keeps codes of layers.
@@ -65,6 +67,7 @@ class CodedMatrices {
 
   std::map<std::string, Matrix> matrices_;  // by what their tensors' names have in common
   QuantizedFormat head_ = QuantizedFormat::kInt8;
+  std::optional<QuantizedFormat> embedding_;
   bool embedding_is_head_ = false;
 };
 

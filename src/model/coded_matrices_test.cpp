@@ -119,6 +119,22 @@ TEST(CodedMatrices, AreWholeMatricesOfStoredCodes) {
   );
 }
 
+// That a model says nearly the same with `others`, of which one matrix is stored in fewer bits.
+void expect_nearly_the_logits_of(
+    const ModelConfig& config, const WeightSource& weights, const WeightSource& others
+) {
+  const std::vector<float> expected = logits_of(config, weights, Quantization::stored());
+  const std::vector<float> found = logits_of(config, others, Quantization::stored());
+  double error = 0.0;
+  double square = 0.0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(static_cast<double>(found[i] - expected[i]), 2);
+    square += std::pow(static_cast<double>(expected[i]), 2);
+  }
+  EXPECT_LT(std::sqrt(error / square), 0.1);
+  EXPECT_GT(error, 0.0);
+}
+
 // Tied, they are one matrix; of processes that share a model each has all of the one and a part of
 // the other.
 TEST(CodedMatrices, TheEmbeddingIsTheHead) {
@@ -146,16 +162,40 @@ TEST(CodedMatrices, TheEmbeddingIsTheHead) {
   for (TensorInfo& tensor : plain.mutable_tensors()) {
     if (tensor.name == "model.embed_tokens.weight") tensor.storage = StorageType::kF32;
   }
-  const std::vector<float> expected = logits_of(config, plain, Quantization::stored());
-  const std::vector<float> found = logits_of(config, weights, Quantization::stored());
-  double error = 0.0;
-  double square = 0.0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    error += std::pow(static_cast<double>(found[i] - expected[i]), 2);
-    square += std::pow(static_cast<double>(expected[i]), 2);
+  expect_nearly_the_logits_of(config, plain, weights);
+}
+
+// Not tied, it keeps its own, all of them in each process too.
+TEST(CodedMatrices, TheEmbeddingKeepsItsCodesBesideAHead) {
+  const ModelConfig config = tiny_config(ModelFamily::kLlama);
+  TinyWeights weights = mixture(config);
+  TinyWeights plain = mixture(config);
+  for (TensorInfo& tensor : weights.mutable_tensors()) {
+    if (tensor.name == "model.embed_tokens.weight") tensor.storage = StorageType::kQ5_K;
   }
-  EXPECT_LT(std::sqrt(error / square), 0.1);
-  EXPECT_GT(error, 0.0);
+  for (TensorInfo& tensor : plain.mutable_tensors()) {
+    if (tensor.name == "model.embed_tokens.weight") tensor.storage = StorageType::kF32;
+  }
+  EXPECT_EQ(CodedMatrices::find(config, plain)->format_of_embedding(), std::nullopt);
+  ModelConfig part = config;
+  part.num_head_parts = 2;
+  for (const ModelConfig& each : {config, part}) {
+    const auto coded = CodedMatrices::find(each, weights);
+    ASSERT_TRUE(coded) << coded.error().message;
+    EXPECT_EQ(coded->format_of_embedding(), QuantizedFormat::kUint5By32);
+    EXPECT_EQ(coded->format_of_head(), QuantizedFormat::kUint6By16AroundZero);
+    EXPECT_FALSE(coded->embedding_is_head());
+  }
+
+  ThreadPool threads(2);
+  const WeightFormat format = {options_of_codes().dtype, Quantization::stored()};
+  const auto loaded = load_weights(config, weights, format, threads);
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  ASSERT_TRUE(loaded->lm_head);
+  EXPECT_EQ(loaded->embedding.quantized()->format(), QuantizedFormat::kUint5By32);
+  EXPECT_EQ(loaded->lm_head->quantized()->format(), QuantizedFormat::kUint6By16AroundZero);
+  expect_planned_bytes(config, weights, loaded->num_bytes());
+  expect_nearly_the_logits_of(config, plain, weights);
 }
 
 TEST(CodedMatrices, HaveTheSixteenCodesOfIq4) {

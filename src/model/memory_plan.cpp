@@ -101,7 +101,7 @@ MatrixFormat format_of(
 ) {
   switch (tensor.role) {
     case TensorRole::kEmbedding:
-      if (coded != nullptr && coded->embedding_is_head()) return coded->format_of_head();
+      if (coded != nullptr && coded->format_of_embedding()) return *coded->format_of_embedding();
       [[fallthrough]];
     case TensorRole::kRouter:
     case TensorRole::kNorm:

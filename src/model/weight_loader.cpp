@@ -50,6 +50,13 @@ Result<WeightMatrix> WeightLoader::stacked(
   return stacked(names, format, std::nullopt);
 }
 
+Result<WeightMatrix> WeightLoader::embedding(const std::string& name) {
+  if (options_.coded == nullptr || !options_.coded->format_of_embedding()) {
+    return unquantized({name});
+  }
+  return stacked({name}, *options_.coded->format_of_embedding());
+}
+
 Result<WeightMatrix> WeightLoader::unquantized(const std::vector<std::string>& names) {
   return stacked(names, options_.format.of_embedding());
 }

@@ -44,12 +44,14 @@ class WeightLoader {
 
   std::vector<float> vector(const std::string& name);
   Result<WeightMatrix> head(const std::string& name);
+  // Not quantized, but for codes that it is stored as.
+  Result<WeightMatrix> embedding(const std::string& name);
 
   // Matrices of the same width, one below the other.
   Result<WeightMatrix> stacked(const std::vector<std::string>& names, const MatrixPlace& place);
   Result<WeightMatrix> stacked(const std::vector<std::string>& names, MatrixFormat format);
 
-  // The same of embeddings and routers, which are not quantized.
+  // The same of what is not quantized.
   Result<WeightMatrix> unquantized(const std::vector<std::string>& names);
 
   // The matrix `name` of each expert, one below the other, and each from a panel of its own on.

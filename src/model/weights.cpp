@@ -188,10 +188,7 @@ Result<ModelWeights> load_weights(
   );
   ModelWeights weights;
   const std::string embedding_name = "model.embed_tokens.weight";
-  Result<void> done = load_into(
-      weights.embedding,
-      embedding_is_head ? loader.head(embedding_name) : loader.unquantized({embedding_name})
-  );
+  Result<void> done = load_into(weights.embedding, loader.embedding(embedding_name));
   if (!done) return done.error();
   for (size_t i = 0; i < static_cast<size_t>(config.num_layers); ++i) {
     LayerWeights& layer = weights.layers.emplace_back();

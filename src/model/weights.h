@@ -48,7 +48,7 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
-  WeightMatrix embedding;  // [vocab, hidden], not quantized, but may be the head's codes
+  WeightMatrix embedding;  // [vocab, hidden], not quantized, but may be codes that it came as
   // [vocab, hidden]; none: the embedding, where they are tied and kept in the same format
   std::optional<WeightMatrix> lm_head;
   std::vector<float> final_norm;  // [hidden]
