@@ -41,6 +41,14 @@ TinyWeights mixture(const ModelConfig& config) {
   return weights;
 }
 
+TinyWeights mixture_with_embedding(const ModelConfig& config, StorageType storage) {
+  TinyWeights weights = mixture(config);
+  for (TensorInfo& tensor : weights.mutable_tensors()) {
+    if (tensor.name == "model.embed_tokens.weight") tensor.storage = storage;
+  }
+  return weights;
+}
+
 CpuModelOptions options_of_codes() {
   CpuModelOptions options;
   options.dtype = DType::kFloat32;
@@ -158,24 +166,15 @@ TEST(CodedMatrices, TheEmbeddingIsTheHead) {
   expect_planned_bytes(config, weights, loaded->num_bytes());
 
   // Nearly as with an embedding in float32 and a head of its own.
-  TinyWeights plain = mixture(config);
-  for (TensorInfo& tensor : plain.mutable_tensors()) {
-    if (tensor.name == "model.embed_tokens.weight") tensor.storage = StorageType::kF32;
-  }
+  const TinyWeights plain = mixture_with_embedding(config, StorageType::kF32);
   expect_nearly_the_logits_of(config, plain, weights);
 }
 
 // Not tied, it keeps its own, all of them in each process too.
 TEST(CodedMatrices, TheEmbeddingKeepsItsCodesBesideAHead) {
   const ModelConfig config = tiny_config(ModelFamily::kLlama);
-  TinyWeights weights = mixture(config);
-  TinyWeights plain = mixture(config);
-  for (TensorInfo& tensor : weights.mutable_tensors()) {
-    if (tensor.name == "model.embed_tokens.weight") tensor.storage = StorageType::kQ5_K;
-  }
-  for (TensorInfo& tensor : plain.mutable_tensors()) {
-    if (tensor.name == "model.embed_tokens.weight") tensor.storage = StorageType::kF32;
-  }
+  const TinyWeights weights = mixture_with_embedding(config, StorageType::kQ5_K);
+  const TinyWeights plain = mixture_with_embedding(config, StorageType::kF32);
   EXPECT_EQ(CodedMatrices::find(config, plain)->format_of_embedding(), std::nullopt);
   ModelConfig part = config;
   part.num_head_parts = 2;

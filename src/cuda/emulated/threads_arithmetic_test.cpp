@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cuda/kernels/arithmetic.cuh"
+#include "tensor/dtype.h"
 
 namespace millrace::cuda {
 namespace {
@@ -25,6 +26,31 @@ TEST(DeviceArithmetic, HasOneExponentialForNumbersUpToZero) {
     expect_same(x);
   }
   expect_same(-std::numeric_limits<float>::infinity());
+}
+
+// Every 65537th float of either sign, infinities and NaNs among them.
+TEST(DeviceArithmetic, RoundsToTheProcessorsBfloat16) {
+  for (uint64_t bits = 0; bits <= 0xFFFFFFFFU; bits += 65537) {
+    const auto value = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    ASSERT_EQ(bfloat16_from_float(value), to_bfloat16(value).bits) << bits;
+  }
+}
+
+// What int8 codes become: the sums are whole numbers that bfloat16 holds.
+TEST(DeviceArithmetic, AddsPairsOfBfloat16) {
+  const auto whole = [](int value) {
+    return uint32_t{to_bfloat16(static_cast<float>(value)).bits};
+  };
+  for (int a = -256; a <= 255; ++a) {
+    for (const int b : {-256, -128, 0, 1}) {
+      if (a + b < -256 || a + b > 256) continue;
+      const uint32_t sums =
+          add_bfloat16_pairs(whole(a) | whole(b) << 16, whole(b) | whole(a) << 16);
+      ASSERT_EQ(sums, whole(a + b) | whole(a + b) << 16) << a << " + " << b;
+    }
+  }
+  EXPECT_EQ(bytes_as_halves(0x44332211, 0), 0x00220011U);
+  EXPECT_EQ(bytes_as_halves(0x44332211, 1), 0x00440033U);
 }
 
 }  // namespace

@@ -15,6 +15,10 @@ constexpr uint32_t kScoreTiles = kWarpPositions / 8;
 constexpr uint32_t kPieceSteps = kPiece / 16;  // of 16 positions, as deep as a product
 constexpr uint32_t kStepDimensions = 32;       // of a key, that two products take
 
+__device__ inline uint32_t num_key_steps(const TileTask& task) {
+  return (task.head_dim() + kStepDimensions - 1) / kStepDimensions;
+}
+
 // Eight dimensions of a key, in row order of multiply_fragments()' second operand.
 struct KeyPlace {
   uint32_t position;  // of the split
@@ -38,7 +42,7 @@ struct ValuePlace {
 // Straight from the cache.
 class DirectCache {
  public:
-  __device__ explicit DirectCache(const TileTask& task, bool /*has_fresh*/ = false) : task_(task) {}
+  __device__ DirectCache(const TileTask& task, bool /*has_fresh*/) : task_(task) {}
 
   __device__ void stage(uint32_t split) { split_ = split; }
   __device__ void stage_values() const {}
@@ -82,7 +86,7 @@ class StagedCache {
   __device__ void stage(uint32_t split) {
     num_seen_ = task_.num_seen(split);
     fresh_ = has_fresh_ && split + 1 == task_.num_splits() ? num_seen_ - 1 : kSplit;
-    for (uint32_t step = 0; step < num_steps(); ++step) {
+    for (uint32_t step = 0; step < num_key_steps(task_); ++step) {
 #pragma unroll
       for (uint32_t tile = 0; tile < kScoreTiles; ++tile) {
         const KeyPlace place(step, tile);
@@ -111,9 +115,6 @@ class StagedCache {
   }
 
  private:
-  __device__ uint32_t num_steps() const {
-    return (task_.head_dim() + kStepDimensions - 1) / kStepDimensions;
-  }
   // A warp's keys lie together, where its values come to: see TileMemory::has_one_place().
   __device__ Words4* staged_key(uint32_t step, uint32_t tile) const {
     static_assert(kSplitWarps == 2 * kPieces);

@@ -13,7 +13,7 @@ __device__ inline void score_positions(const TileTask& task, uint32_t split, con
   if (warp_index() * kWarpPositions >= task.num_seen(split)) return;
   const uint32_t group = lane_index() / 4;
   const uint32_t t = lane_index() % 4;
-  const uint32_t num_steps = (task.head_dim() + kStepDimensions - 1) / kStepDimensions;
+  const uint32_t num_steps = num_key_steps(task);
   float sums[kScoreTiles][4] = {};
 #pragma unroll 1
   for (uint32_t step = 0; step < num_steps; ++step) {

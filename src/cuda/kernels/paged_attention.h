@@ -78,8 +78,8 @@ struct AttentionPartials {
   uint32_t* counters = nullptr;
   // About so many are launched at most, two for each of 132 multiprocessors, and splits beyond are
   // walked: a graph is launched for the longest context that there may be, and blocks that find
-  // nothing take time too. Not measured; with up to 8192, a decode of Qwen2-0.5B took 0.2 ms longer
-  // where contexts could be of 131,072 tokens than where they could not.
+  // nothing take time too. Not measured; with up to 8192, a step of Qwen2-0.5B took 0.2 ms longer
+  // where contexts could be of 131,072 tokens than in `bench engine`, presumably for that.
   size_t num_blocks_wanted = 264;
 };
 

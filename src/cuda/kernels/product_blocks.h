@@ -27,7 +27,7 @@ constexpr uint32_t num_resident_panels(size_t num_panels) {
 // Parts of the inputs that are summed apart, of a shape alone: 1, 2, 4 or 8. Part p of P has chunks
 // of 64 inputs [p * chunks / P, (p + 1) * chunks / P). As many as a block has warps for.
 constexpr uint32_t num_k_parts(size_t num_panels, size_t num_inputs) {
-  const size_t num_chunks = div_ceil(num_inputs, size_t{64});
+  const size_t num_chunks = num_chunks_of(num_inputs);
   uint32_t num_parts = 1;
   while (num_parts < kPartsMax && num_parts * 2 <= num_chunks &&
          num_resident_panels(num_panels) * num_parts * 2 <= kBlockWarpsMax) {
@@ -76,9 +76,9 @@ struct ProductBlocks {
 //
 // A layer's products take turns: what adds to the residual has smaller blocks than the others. A
 // multiprocessor has room for one of each, and not for two of the larger, so that each has one
-// block of a kernel, and beside it one of the next, whose first weights are on their way. With two
-// here and there, and none elsewhere, a kernel took up to 1.3 times as long, as a multiprocessor
-// can read less than twice its part of the bandwidth (decision 29).
+// block of a kernel, and beside it one of the next, whose first weights are on their way. In one
+// size a kernel took up to 1.3 times as long; that some multiprocessors had two of its blocks and
+// others none is inferred (decision 29).
 inline LaunchShape product_shape(const ProductBlocks& blocks) {
   constexpr size_t kLargerBlock = size_t{118} * 1024;
   const uint32_t num_warps = num_block_warps(blocks.num_panels, blocks.num_parts);

@@ -137,9 +137,8 @@ __device__ inline void store_word(void* to, uint32_t value) {
 
 // Sixteen bytes to shared memory, as one of the thread's copies under way; the second is for memory
 // that no kernel writes and that is read once: a model's weights, which are larger than the caches.
-// Copies up to end_copies() are a set. wait_for_copies() waits
-// until at most that many of the thread's last sets are under way; only the thread that copied may
-// then read what came.
+// Copies up to end_copies() are a set. wait_for_copies() waits until at most that many of the
+// thread's last sets are under way; only the thread that copied may then read what came.
 __device__ inline void copy_words(void* shared, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(shared))
@@ -228,7 +227,7 @@ __device__ inline uint32_t add_bfloat16_pairs(uint32_t a, uint32_t b) {
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(kOnes), "r"(b));
   return result;
 }
-// Bytes 0 and 1 of a word, or 2 and 3, as halves of a word; what is above them is anything.
+// Bytes 0 and 1 of a word, or 2 and 3, as the halves of a word.
 __device__ inline uint32_t bytes_as_halves(uint32_t word, uint32_t which) {
   return __byte_perm(word, 0, which == 0 ? 0x4140 : 0x4342);
 }
