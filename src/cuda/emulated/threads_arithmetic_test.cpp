@@ -49,8 +49,11 @@ TEST(DeviceArithmetic, AddsPairsOfBfloat16) {
       ASSERT_EQ(sums, whole(a + b) | whole(a + b) << 16) << a << " + " << b;
     }
   }
-  EXPECT_EQ(bytes_as_halves(0x44332211, 0), 0x00220011U);
-  EXPECT_EQ(bytes_as_halves(0x44332211, 1), 0x00440033U);
+  EXPECT_EQ(bytes_as_halves(0x44332211, 0, 0x77), 0x77227711U);
+  EXPECT_EQ(bytes_as_halves(0x44332211, 1, 0), 0x00440033U);
+  EXPECT_EQ(byte_of(0x44332211, 0), 0x11U);
+  EXPECT_EQ(byte_of(0x44332211, 3), 0x44U);
+  EXPECT_EQ(equal_bits(0xF0F0, 0xFF00, 0x0FF0), 0x0000U);
 }
 
 }  // namespace

@@ -124,7 +124,8 @@ LaunchShape shape_of(const LinearTask& task, uint32_t num_token_tiles, size_t nu
        .num_token_tiles = num_token_tiles,
        .num_panels = task.num_panels,
        .num_parts = task.num_parts(),
-       .num_norm_bytes = num_norm_bytes,
+       .num_warp_bytes = warp_stage_bytes(num_block_warps(task.num_panels, task.num_parts())),
+       .num_other_bytes = num_norm_bytes,
        .epilogue = task.args.epilogue}
   );
 }
@@ -162,7 +163,7 @@ LinearTask checked_task(const LinearArgs& args) {
   CHECK(is_aligned(args.x) && is_aligned(args.weights), "16-byte memory");
   CHECK(args.num_tokens * args.num_rows <= UINT32_MAX, "a result of at most 2^32 - 1 elements");
   const size_t num_panels = num_linear_panels(args.num_rows, args.epilogue);
-  const uint32_t num_parts = num_k_parts(num_panels, args.num_inputs);
+  const uint32_t num_parts = num_k_parts(num_panels, num_chunks_of(args.num_inputs));
   return {
       .args = args,
       .num_tokens = static_cast<uint32_t>(args.num_tokens),

@@ -27,9 +27,9 @@ struct LinearArgs {
   const uint16_t* x = nullptr;  // [num_tokens, num_inputs], device, bfloat16: operand_tiles.h
   size_t num_tokens = 0;
   size_t num_inputs = 0;
-  // [num_rows, num_inputs], device, bfloat16: operand_tiles.h. kSiluMul: a panel is 8 rows of gate
-  // and 8 of up (RowPlaces).
-  const uint16_t* weights = nullptr;
+  // [num_rows, num_inputs], device, bfloat16: operand_tiles.h; of linear_quantized() codes:
+  // code_tiles.h. kSiluMul: a panel is 8 rows of gate and 8 of up (RowPlaces).
+  const void* weights = nullptr;
   size_t num_rows = 0;
   // [num_rows], device; kSiluMul: all of gate, then all of up. Null: none.
   const float* bias = nullptr;

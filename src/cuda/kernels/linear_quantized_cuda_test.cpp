@@ -5,48 +5,23 @@
 #include "base/math.h"
 #include "cuda/kernels/cuda_test_data.h"
 #include "cuda/kernels/linear_quantized.h"
+#include "cuda/kernels/pack_codes.h"
+#include "cuda/kernels/rotate_rows.h"
 #include "cuda/kernels/thread_orders.h"
-#include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/quantized_test_data.h"
 
 namespace millrace::cuda {
 namespace {
-
-std::vector<uint16_t> rotated(const std::vector<uint16_t>& x, size_t num_inputs) {
-  const size_t num_tokens = x.size() / num_inputs;
-  const DeviceArray<uint16_t> device_x(token_tiles(x, num_inputs));
-  const DeviceArray<uint16_t> out(num_tokens * num_rotated_inputs(num_inputs));
-  rotate_rows(
-      {},
-      {.x = device_x.data(), .num_tokens = num_tokens, .num_inputs = num_inputs, .out = out.data()}
-  );
-  return out.read();
-}
-
-TEST(RotateRowsOnDevice, GivesTheProcessorsBits) {
-  for (const size_t num_inputs : {1, 63, 64, 100, 128, 576, 1024, 1536, 4096}) {
-    const std::vector<uint16_t> x = random_bfloat16(3 * num_inputs, 1);
-    const auto result = same_in_every_thread_order([&] { return rotated(x, num_inputs); });
-    const size_t width = num_rotated_inputs(num_inputs);
-    for (size_t token = 0; token < 3; ++token) {
-      std::vector<float> row(width, 0.0F);
-      for (size_t i = 0; i < num_inputs; ++i) row[i] = widened(x[token * num_inputs + i]);
-      rotate(Isa::kReference, row, rotation_size(num_inputs));
-      for (size_t i = 0; i < width; ++i) {
-        ASSERT_EQ(result[token * width + i], narrowed(row[i])) << num_inputs << ", " << i;
-      }
-    }
-  }
-}
 
 struct Problem {
   size_t num_inputs;
   size_t num_outputs;
   LinearEpilogue epilogue;
   QuantizedMatrix matrix;
-  std::vector<float> bias;  // [num_panels * 16] or empty
+  std::vector<float> bias;  // all of gate, then all of up; or empty
 
   bool is_silu_mul() const { return epilogue == LinearEpilogue::kSiluMul; }
+  size_t num_rows() const { return is_silu_mul() ? 2 * num_outputs : num_outputs; }
   // Of output `column` in the matrix; `part` 1: its up.
   size_t row_of(size_t column, size_t part) const {
     return is_silu_mul() ? (column / 16 * 2 + part) * 16 + column % 16 : column;
@@ -68,7 +43,45 @@ Problem make_problem(
       num_outputs,
       epilogue,
       quantized(format, rows, num_inputs),
-      has_bias ? random_floats(round_up(num_rows, size_t{16}), 3) : std::vector<float>()};
+      has_bias ? random_floats(num_rows, 3) : std::vector<float>()};
+}
+
+// The matrix as a model's loader leaves it: by the kernel that packs it, in two pieces.
+std::vector<std::byte> pack(const Problem& problem) {
+  const QuantizedMatrix& matrix = problem.matrix;
+  const DeviceArray<std::byte> panels(bytes_of(matrix));
+  const size_t num_panels = num_code_panels(problem.num_rows(), problem.epilogue);
+  EXPECT_EQ(num_panels, matrix.num_panels());
+  const DeviceArray<std::byte> packed(std::vector<std::byte>(
+      num_code_bytes(matrix.format(), num_panels, problem.num_inputs), std::byte{0xAB}
+  ));
+  const size_t first = num_panels / 4 * 2;
+  PackCodesArgs args = {
+      .format = matrix.format(),
+      .panels = panels.data(),
+      .num_panels = first,
+      .num_inputs = problem.num_inputs,
+      .epilogue = problem.epilogue,
+      .packed = packed.data()};
+  pack_codes({}, args);
+  args.panels = panels.data() + first * matrix.panel_bytes();
+  args.num_panels = num_panels - first;
+  args.first_panel = first;
+  pack_codes({}, args);
+  return packed.read();
+}
+
+std::vector<uint16_t> rotated(const std::vector<uint16_t>& x, size_t num_inputs) {
+  const size_t num_tokens = x.size() / num_inputs;
+  const DeviceArray<uint16_t> device_x(token_tiles(x, num_inputs));
+  const DeviceArray<uint16_t> out(
+      std::vector<uint16_t>(num_token_elements(num_tokens, num_inputs), 0xFFFF)
+  );
+  rotate_rows(
+      {},
+      {.x = device_x.data(), .num_tokens = num_tokens, .num_inputs = num_inputs, .out = out.data()}
+  );
+  return out.read();
 }
 
 // [num_tokens, num_outputs], the bits: of float32, or of bfloat16 for kSiluMul.
@@ -76,18 +89,18 @@ std::vector<uint32_t> solve(const Problem& problem, const std::vector<uint16_t>&
   const size_t num_tokens = x.size() / problem.num_inputs;
   const size_t size = num_tokens * problem.num_outputs;
   const DeviceArray<uint16_t> device_x(rotated(x, problem.num_inputs));
-  const DeviceArray<std::byte> panels(bytes_of(problem.matrix));
+  const DeviceArray<std::byte> packed(pack(problem));
   const DeviceArray<float> bias(problem.bias);
   const DeviceArray<float> out(std::vector<float>(size, 3.0F));
   const DeviceArray<uint16_t> activation(num_token_elements(num_tokens, problem.num_outputs));
   linear_quantized(
       {},
+      problem.matrix.format(),
       {.x = device_x.data(),
        .num_tokens = num_tokens,
        .num_inputs = problem.num_inputs,
-       .format = problem.matrix.format(),
-       .panels = panels.data(),
-       .num_outputs = problem.num_outputs,
+       .weights = packed.data(),
+       .num_rows = problem.num_rows(),
        .bias = problem.bias.empty() ? nullptr : bias.data(),
        .epilogue = problem.epilogue,
        .out = problem.is_silu_mul() ? nullptr : out.data(),
@@ -110,10 +123,17 @@ std::vector<uint16_t> integer_inputs(size_t num_tokens, size_t num_inputs) {
   return x;
 }
 
-double exact_sum(const Problem& problem, const std::vector<uint16_t>& x, size_t token, size_t row) {
+// Of output `column`; `part` 1: of its up.
+double exact_sum(
+    const Problem& problem,
+    const std::vector<uint16_t>& x,
+    size_t token,
+    size_t column,
+    size_t part = 0
+) {
   std::vector<float> weights(problem.num_inputs);
-  problem.matrix.copy_row(row, weights);
-  double sum = problem.bias.empty() ? 0.0 : problem.bias[row];
+  problem.matrix.copy_row(problem.row_of(column, part), weights);
+  double sum = problem.bias.empty() ? 0.0 : problem.bias[part * problem.num_outputs + column];
   for (size_t k = 0; k < problem.num_inputs; ++k) {
     sum += double{widened(x[token * problem.num_inputs + k])} * weights[k];
   }
@@ -155,14 +175,13 @@ TEST_P(LinearQuantizedOnDevice, IsNearTheProductOfTheRoundedWeights) {
       for (size_t i = 0; i < bits.size(); i += 1 + i % 3) {
         const size_t token = i / shape.num_outputs;
         const size_t column = i % shape.num_outputs;
-        const double sum = exact_sum(problem, x, token, problem.row_of(column, 0));
+        const double sum = exact_sum(problem, x, token, column);
         double exact = epilogue == LinearEpilogue::kAddToOut ? sum + 3.0 : sum;
         double result = std::bit_cast<float>(bits[i]);
         double tolerance = 2e-4;
         if (problem.is_silu_mul()) {
           result = widened(static_cast<uint16_t>(bits[i]));
-          exact = sum / (1.0 + std::exp(-sum)) *
-                  exact_sum(problem, x, token, problem.row_of(column, 1));
+          exact = sum / (1.0 + std::exp(-sum)) * exact_sum(problem, x, token, column, 1);
           tolerance = 1e-3 + std::abs(exact) * 0x1.04p-8;
         }
         ASSERT_NEAR(result, exact, tolerance) << token << ", " << column;
@@ -195,8 +214,8 @@ TEST_P(LinearQuantizedOnDevice, GivesATokenTheSameBitsInEveryBatch) {
 }
 
 TEST(LinearQuantizedOnDevice, DoesNothingForNoTokens) {
-  rotate_rows({}, {});
-  linear_quantized({}, {});
+  linear_quantized({}, QuantizedFormat::kInt8, {});
+  pack_codes({}, {});
 }
 
 }  // namespace

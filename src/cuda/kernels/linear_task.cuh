@@ -15,6 +15,9 @@ struct LinearTask {
   uint32_t num_chunks;
   uint32_t num_parts_log2;
 
+  __device__ const BFloat16Bits* weights() const {
+    return static_cast<const BFloat16Bits*>(args.weights);
+  }
   __host__ __device__ uint32_t num_parts() const { return 1U << num_parts_log2; }
   // The first chunk of a part, and of what follows the last.
   __device__ uint32_t part_begin(uint32_t part) const {

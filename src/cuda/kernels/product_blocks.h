@@ -24,12 +24,12 @@ constexpr uint32_t num_resident_panels(size_t num_panels) {
   return static_cast<uint32_t>(div_ceil(num_panels, size_t{kMultiprocessors}));
 }
 
-// Parts of the inputs that are summed apart, of a shape alone: 1, 2, 4 or 8. Part p of P has chunks
-// of 64 inputs [p * chunks / P, (p + 1) * chunks / P). As many as a block has warps for.
-constexpr uint32_t num_k_parts(size_t num_panels, size_t num_inputs) {
-  const size_t num_chunks = num_chunks_of(num_inputs);
+// Parts of the inputs that are summed apart, of a shape alone: 1, 2, 4 or 8. Part p of P has pieces
+// [p * pieces / P, (p + 1) * pieces / P) of the inputs. As many as a block has warps for.
+// `num_pieces`: chunks of 64 inputs, of codes pairs of chunks.
+constexpr uint32_t num_k_parts(size_t num_panels, size_t num_pieces) {
   uint32_t num_parts = 1;
-  while (num_parts < kPartsMax && num_parts * 2 <= num_chunks &&
+  while (num_parts < kPartsMax && num_parts * 2 <= num_pieces &&
          num_resident_panels(num_panels) * num_parts * 2 <= kBlockWarpsMax) {
     num_parts *= 2;
   }
@@ -63,12 +63,19 @@ constexpr size_t sum_bytes(uint32_t num_warps, uint32_t num_token_tiles) {
   return size_t{num_warps} * num_token_tiles * kTileRows * kTileTokens * sizeof(float);
 }
 
+// What a warp has of bfloat16 weights in shared memory.
+constexpr size_t warp_stage_bytes(uint32_t num_warps) {
+  return size_t{num_warps <= kFewBlockWarps ? kStagesOfFew : kStages} * kStageBytes;
+}
+
 struct ProductBlocks {
   size_t num_tokens = 0;
   uint32_t num_token_tiles = 0;  // of a block
   size_t num_panels = 0;
   uint32_t num_parts = 0;
-  size_t num_norm_bytes = 0;  // of shared memory, for tokens that the block norms itself
+  // Of shared memory: a warp's weights under way, and what the block has beside them and sums.
+  size_t num_warp_bytes = 0;
+  size_t num_other_bytes = 0;
   LinearEpilogue epilogue = LinearEpilogue::kStore;
 };
 
@@ -82,9 +89,8 @@ struct ProductBlocks {
 inline LaunchShape product_shape(const ProductBlocks& blocks) {
   constexpr size_t kLargerBlock = size_t{118} * 1024;
   const uint32_t num_warps = num_block_warps(blocks.num_panels, blocks.num_parts);
-  const uint32_t num_stages = num_warps <= kFewBlockWarps ? kStagesOfFew : kStages;
-  const size_t num_bytes = size_t{num_warps} * num_stages * kStageBytes +
-                           sum_bytes(num_warps, blocks.num_token_tiles) + blocks.num_norm_bytes;
+  const size_t num_bytes = num_warps * blocks.num_warp_bytes +
+                           sum_bytes(num_warps, blocks.num_token_tiles) + blocks.num_other_bytes;
   const size_t num_bytes_min = blocks.epilogue == LinearEpilogue::kAddToOut ? 0 : kLargerBlock;
   const size_t tokens_of_block = size_t{blocks.num_token_tiles} * kTileTokens;
   const size_t num_panel_blocks =

@@ -6,13 +6,13 @@ namespace millrace::cuda {
 namespace {
 
 TEST(ProductBlocks, SplitInputsByTheShapeAlone) {
-  EXPECT_EQ(num_k_parts(56, 896), 8U);     // a panel at most for each of 132 multiprocessors
-  EXPECT_EQ(num_k_parts(224, 3584), 4U);   // two
-  EXPECT_EQ(num_k_parts(288, 3584), 2U);   // three
-  EXPECT_EQ(num_k_parts(608, 896), 2U);    // five
-  EXPECT_EQ(num_k_parts(2368, 3584), 1U);  // eighteen
-  EXPECT_EQ(num_k_parts(9496, 896), 1U);
-  EXPECT_EQ(num_k_parts(1, 128), 2U);  // two chunks
+  EXPECT_EQ(num_k_parts(56, 14), 8U);    // a panel at most for each of 132 multiprocessors
+  EXPECT_EQ(num_k_parts(224, 56), 4U);   // two
+  EXPECT_EQ(num_k_parts(288, 56), 2U);   // three
+  EXPECT_EQ(num_k_parts(608, 14), 2U);   // five
+  EXPECT_EQ(num_k_parts(2368, 56), 1U);  // eighteen
+  EXPECT_EQ(num_k_parts(9496, 14), 1U);
+  EXPECT_EQ(num_k_parts(1, 2), 2U);  // two chunks
   EXPECT_EQ(num_k_parts(1, 1), 1U);
 }
 
@@ -48,12 +48,14 @@ LaunchShape decode_shape(
     size_t num_rows, size_t num_inputs, LinearEpilogue epilogue, size_t num_norm_bytes
 ) {
   const size_t num_panels = num_linear_panels(num_rows, epilogue);
+  const uint32_t num_parts = num_k_parts(num_panels, num_chunks_of(num_inputs));
   return product_shape(
       {.num_tokens = 1,
        .num_token_tiles = 1,
        .num_panels = num_panels,
-       .num_parts = num_k_parts(num_panels, num_inputs),
-       .num_norm_bytes = num_norm_bytes,
+       .num_parts = num_parts,
+       .num_warp_bytes = warp_stage_bytes(num_block_warps(num_panels, num_parts)),
+       .num_other_bytes = num_norm_bytes,
        .epilogue = epilogue}
   );
 }

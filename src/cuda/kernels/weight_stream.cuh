@@ -85,7 +85,7 @@ class WeightStream {
 
   __device__ const BFloat16Bits* first_of_panel() const {
     const uint32_t chunk = panel_ / kGroupPanels * task_.num_chunks + begin_;
-    return task_.args.weights + size_t{chunk} * kWeightChunkElements +
+    return task_.weights() + size_t{chunk} * kWeightChunkElements +
            panel_ % kGroupPanels * (kChunkSteps * kWeightTileElements) +
            lane_index() * kWordElements;
   }

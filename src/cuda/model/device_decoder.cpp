@@ -9,6 +9,7 @@
 #include "cuda/kernels/linear_quantized.h"
 #include "cuda/kernels/paged_attention.h"
 #include "cuda/kernels/rms_norm.h"
+#include "cuda/kernels/rotate_rows.h"
 #include "cuda/kernels/write_kv.h"
 
 namespace millrace::cuda {
@@ -183,7 +184,7 @@ LinearArgs DeviceDecoder::linear_args(const DeviceMatrix& matrix, const Product&
       .x = product.x,
       .num_tokens = product.num_tokens,
       .num_inputs = matrix.num_inputs,
-      .weights = static_cast<const uint16_t*>(matrix.data),
+      .weights = matrix.data,
       .num_rows = matrix.num_rows,
       .bias = matrix.bias,
       .epilogue = product.epilogue,
@@ -203,20 +204,15 @@ void DeviceDecoder::multiply(
        .num_inputs = matrix.num_inputs,
        .out = rotated}
   );
-  const bool is_silu_mul = product.epilogue == LinearEpilogue::kSiluMul;
-  linear_quantized(
-      stream,
-      {.x = rotated,
-       .num_tokens = product.num_tokens,
-       .num_inputs = matrix.num_inputs,
-       .format = *matrix.format,
-       .panels = matrix.data,
-       .num_outputs = is_silu_mul ? matrix.num_rows / 2 : matrix.num_rows,
-       .bias = matrix.bias,
-       .epilogue = product.epilogue,
-       .out = product.out,
-       .activation = product.activation}
-  );
+  multiply_rotated(stream, matrix, product);
+}
+
+void DeviceDecoder::multiply_rotated(
+    StreamHandle stream, const DeviceMatrix& matrix, const Product& product
+) const {
+  LinearArgs args = linear_args(matrix, product);
+  args.x = parts_.workspace.rotated;
+  linear_quantized(stream, *matrix.format, args);
 }
 
 void DeviceDecoder::multiply_normed(
@@ -230,8 +226,8 @@ void DeviceDecoder::multiply_normed(
       .eps = static_cast<float>(parts_.config.rms_norm_eps),
       .out = parts_.workspace.normed};
   if (!matrix.format) return linear_of_normed(stream, norm, linear_args(matrix, product));
-  rms_norm(stream, norm);
-  multiply(stream, matrix, product);
+  rotate_normed(stream, norm, parts_.workspace.rotated);
+  multiply_rotated(stream, matrix, product);
 }
 
 }  // namespace millrace::cuda

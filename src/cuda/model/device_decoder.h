@@ -54,6 +54,9 @@ class DeviceDecoder {
 
   // The kernel that is for the matrix's format.
   void multiply(StreamHandle stream, const DeviceMatrix& matrix, const Product& product) const;
+  // A quantized matrix with the workspace's `rotated`; product.x is not looked at.
+  void multiply_rotated(StreamHandle stream, const DeviceMatrix& matrix, const Product& product)
+      const;
 
   // REQUIRES: product.x is the workspace's `normed`.
   void multiply_normed(

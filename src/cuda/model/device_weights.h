@@ -1,6 +1,6 @@
 // The weights of a dense decoder on a device: matrices bfloat16 [N, K] in the layout that linear()
 // multiplies (operand_tiles.h), q, k and v one below the other, gate and up eight rows in turn; or
-// quantized, the bytes that the processor keeps (quantized_device_weights.h). Norms and biases
+// quantized (quantized_device_weights.h). Norms and biases
 // float32. Copied once at load, then read-only.
 #pragma once
 
@@ -22,15 +22,12 @@ namespace millrace::cuda {
 
 // A matrix and the bias of its product: addresses on the device.
 struct DeviceMatrix {
-  // bfloat16 [num_rows, num_inputs], packed; or the bytes of a QuantizedMatrix, gate's panels and
-  // up's in turn.
+  // [num_rows, num_inputs], packed: bfloat16 (operand_tiles.h), or codes (code_tiles.h).
   const void* data = nullptr;
   std::optional<QuantizedFormat> format = {};  // none: bfloat16
   size_t num_rows = 0;                         // of the checkpoint's tensors: not of padding
   size_t num_inputs = 0;
-  // [num_rows]; of a quantized matrix in the order of its packed rows, padded to whole panels.
-  // Null: none.
-  const float* bias = nullptr;
+  const float* bias = nullptr;  // [num_rows]; null: none
 };
 
 // Addresses on the device. Null: the model has none.

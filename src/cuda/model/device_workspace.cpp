@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/math.h"
-#include "cuda/kernels/linear_quantized.h"
 #include "cuda/kernels/operand_tiles.h"
 #include "cuda/runtime.h"
 
@@ -35,8 +34,8 @@ size_t num_rotated(const ModelConfig& config, const RunnerLimits& limits) {
   const auto rows = static_cast<size_t>(limits.max_num_logits);
   const int64_t widest = std::max({config.hidden_size, config.q_size(), config.intermediate_size});
   return std::max(
-      tokens * num_rotated_inputs(static_cast<size_t>(widest)),
-      rows * num_rotated_inputs(static_cast<size_t>(config.hidden_size))
+      num_token_elements(tokens, static_cast<size_t>(widest)),
+      num_token_elements(rows, static_cast<size_t>(config.hidden_size))
   );
 }
 

@@ -15,8 +15,8 @@
 
 namespace millrace::cuda {
 
-// Addresses on the device; T = max_num_batched_tokens, L = max_num_logits. `normed`, `attention`
-// and `activation` in tiles of tokens (operand_tiles.h), the others row-major.
+// Addresses on the device; T = max_num_batched_tokens, L = max_num_logits. `normed`, `attention`,
+// `activation` and `rotated` in tiles of tokens (operand_tiles.h), the others row-major.
 struct DeviceWorkspace {
   // Steps with so few tiles of attention cut contexts into splits too: decodes, mostly.
   static constexpr size_t kSplitTilesMax = 64;

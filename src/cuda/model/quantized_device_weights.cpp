@@ -1,9 +1,12 @@
 #include "cuda/model/quantized_device_weights.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
-#include "base/math.h"
+#include "cuda/kernels/linear_quantized.h"
 #include "cuda/kernels/operand_tiles.h"
 #include "cuda/model/weight_upload.h"
 #include "model/stored_weights.h"
@@ -33,23 +36,37 @@ struct MatrixSizes {
         down{hidden_of(config), static_cast<size_t>(config.intermediate_size)},
         head{static_cast<size_t>(config.head_size()), hidden_of(config)} {}
 
-  // With gate and up padded to whole panels each.
-  MatrixSize padded_gate_up() const {
-    return {2 * round_up(gate_up.num_rows / 2, kPanelRows), gate_up.num_inputs};
-  }
-
  private:
   static size_t hidden_of(const ModelConfig& config) {
     return static_cast<size_t>(config.hidden_size);
   }
 };
 
-size_t matrix_bytes(QuantizedFormat format, MatrixSize size, bool has_bias) {
-  const std::optional<size_t> num_bytes =
-      QuantizedMatrix::num_bytes(format, size.num_rows, size.num_inputs);
-  CHECK(num_bytes.has_value(), "a model's sizes are small enough to be multiplied");
-  const size_t bias = has_bias ? round_up(size.num_rows, kPanelRows) : 0;
-  return DeviceArena::piece_bytes<std::byte>(*num_bytes) + DeviceArena::piece_bytes<float>(bias);
+// Of a matrix and what follows its products.
+size_t code_bytes(QuantizedFormat format, MatrixSize size, LinearEpilogue epilogue) {
+  return num_code_bytes(format, num_code_panels(size.num_rows, epilogue), size.num_inputs);
+}
+
+size_t matrix_bytes(
+    QuantizedFormat format,
+    MatrixSize size,
+    bool has_bias,
+    LinearEpilogue epilogue = LinearEpilogue::kStore
+) {
+  return DeviceArena::piece_bytes<std::byte>(code_bytes(format, size, epilogue)) +
+         DeviceArena::piece_bytes<float>(has_bias ? size.num_rows : 0);
+}
+
+// The biases of gate and up, in the order of packed rows, as all of gate, then all of up.
+std::vector<float> gate_then_up(const std::vector<float>& packed, size_t num_rows) {
+  if (packed.empty()) return {};
+  std::vector<float> result(num_rows);
+  for (size_t i = 0; i < num_rows; ++i) {
+    const size_t part = i / (num_rows / 2);
+    const size_t row = i % (num_rows / 2);
+    result[i] = packed[(row / kPanelRows * 2 + part) * kPanelRows + row % kPanelRows];
+  }
+  return result;
 }
 
 // Elements of the embedding, packed, which ranks that share the head all have whole.
@@ -66,28 +83,31 @@ class QuantizedPlacement {
       : memory_(memory), upload_(upload) {}
 
   // Null for no values.
-  const float* vector(const std::vector<float>& values) {
+  const float* vector(std::span<const float> values) {
     if (values.empty()) return nullptr;
     auto* const place = memory_.take<float>(values.size());
-    upload_.copy_bytes(std::as_bytes(std::span(values)), place);
+    upload_.copy_bytes(std::as_bytes(values), place);
     return place;
   }
 
+  // `bias`: of packed rows, or none.
   DeviceMatrix matrix(
-      const WeightMatrix& matrix, MatrixSize size, const std::vector<float>& bias = {}
+      const WeightMatrix& matrix,
+      MatrixSize size,
+      const std::vector<float>& bias = {},
+      LinearEpilogue epilogue = LinearEpilogue::kStore
   ) {
     const QuantizedMatrix* const quantized = matrix.quantized();
     CHECK(quantized != nullptr, "a quantized matrix");
-    auto* const place = memory_.take<std::byte>(quantized->num_bytes());
-    upload_.copy_bytes(
-        {static_cast<const std::byte*>(quantized->data()), quantized->num_bytes()}, place
-    );
+    auto* const place = memory_.take<std::byte>(code_bytes(quantized->format(), size, epilogue));
+    upload_.pack_quantized(*quantized, epilogue, place);
+    const std::span<const float> of_rows(bias);
     return {
         .data = place,
         .format = quantized->format(),
         .num_rows = size.num_rows,
         .num_inputs = size.num_inputs,
-        .bias = vector(bias)};
+        .bias = vector(of_rows.first(std::min(bias.size(), size.num_rows)))};
   }
 
  private:
@@ -106,7 +126,12 @@ DeviceLayer place_layer(
   layer.attention_out =
       placement.matrix(from.attention_out, sizes.attention_out, from.attention_out_bias);
   layer.mlp_norm = placement.vector(from.mlp_norm);
-  layer.gate_up = placement.matrix(from.gate_up, sizes.gate_up, from.gate_up_bias);
+  layer.gate_up = placement.matrix(
+      from.gate_up,
+      sizes.gate_up,
+      gate_then_up(from.gate_up_bias, sizes.gate_up.num_rows),
+      LinearEpilogue::kSiluMul
+  );
   layer.down = placement.matrix(from.down, sizes.down, from.down_bias);
   return layer;
 }
@@ -135,7 +160,7 @@ size_t quantized_device_weight_bytes(const ModelConfig& config, QuantizedFormat 
   if (config.qk_norm) layer += 2 * vector_bytes(config.head_dim);
   layer += matrix_bytes(format, sizes.qkv, config.attention_bias);
   layer += matrix_bytes(format, sizes.attention_out, config.attention_out_bias);
-  layer += matrix_bytes(format, sizes.padded_gate_up(), config.mlp_bias);
+  layer += matrix_bytes(format, sizes.gate_up, config.mlp_bias, LinearEpilogue::kSiluMul);
   layer += matrix_bytes(format, sizes.down, config.mlp_bias);
   return DeviceArena::piece_bytes<uint16_t>(num_embedded(config)) +
          static_cast<size_t>(config.num_layers) * layer + vector_bytes(config.hidden_size) +

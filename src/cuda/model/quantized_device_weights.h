@@ -1,5 +1,5 @@
 // Quantized weights of a dense decoder on a device: matrices of the layers in the format that was
-// asked for, the output head int8, each as the processor keeps it (QuantizedMatrix), byte for byte;
+// asked for, the output head int8, with the processor's codes in the device's order (code_tiles.h);
 // the embedding bfloat16, of which rows are looked up.
 //
 // They are made, or read again, by the processor's own load_weights() or load_stored_weights(), and

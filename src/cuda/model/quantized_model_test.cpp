@@ -217,7 +217,7 @@ TEST_P(QuantizedOnDevice, SaysWhatItTakes) {
   EXPECT_EQ(
       model->num_weight_bytes() - model->num_step_weight_bytes(), num_weight_elements(103, 52) * 2
   );
-  const size_t rotated = 80 * 128 * 2;  // intermediate, padded to groups of 64
+  const size_t rotated = 128 * 128 * 2;  // 80 tokens and the intermediate size, in whole tiles
   EXPECT_EQ(
       CudaModel::workspace_bytes(config(), kLimits, format()),
       CudaModel::workspace_bytes(config(), kLimits, {}) + rotated

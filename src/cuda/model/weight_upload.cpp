@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cuda/kernels/pack_codes.h"
 #include "tensor/dtype.h"
 
 namespace millrace::cuda {
@@ -96,6 +97,33 @@ void WeightUpload::copy_as_float(const TensorInfo& tensor, float* to) {
   const std::span<float> values = stage.buffer.as<float>().first(count);
   source_.read_rows(tensor, 0, 1, values);
   send(stage, std::as_bytes(values), to);
+}
+
+void WeightUpload::pack_quantized(
+    const QuantizedMatrix& matrix, LinearEpilogue epilogue, void* packed
+) {
+  const size_t panel_bytes = matrix.panel_bytes();
+  const size_t num_panels_max = stages_[0].buffer.num_bytes() / (2 * panel_bytes) * 2;
+  CHECK(num_panels_max > 0, "two panels fit into a piece of host memory");
+  const auto* const panels = static_cast<const std::byte*>(matrix.data());
+  for (size_t first = 0; first < matrix.num_panels(); first += num_panels_max) {
+    const size_t num_panels = std::min(num_panels_max, matrix.num_panels() - first);
+    Stage& stage = next_stage();
+    const std::span<std::byte> piece = stage.buffer.bytes().first(num_panels * panel_bytes);
+    std::memcpy(piece.data(), panels + first * panel_bytes, piece.size());
+    auto* const on_device = rows_.as<std::byte>();
+    send(stage, piece, on_device);
+    pack_codes(
+        stream_,
+        {.format = matrix.format(),
+         .panels = on_device,
+         .num_panels = num_panels,
+         .num_inputs = matrix.num_columns(),
+         .epilogue = epilogue,
+         .first_panel = first,
+         .packed = packed}
+    );
+  }
 }
 
 void WeightUpload::copy_bytes(std::span<const std::byte> bytes, void* to) {

@@ -14,9 +14,11 @@
 #include "checkpoint/weight_source.h"
 #include "cuda/device_buffer.h"
 #include "cuda/event.h"
+#include "cuda/kernels/linear.h"
 #include "cuda/kernels/pack_weights.h"
 #include "cuda/pinned_buffer.h"
 #include "cuda/stream.h"
+#include "kernels/quantized/quantized_matrix.h"
 
 namespace millrace::cuda {
 
@@ -42,6 +44,9 @@ class WeightUpload {
   void pack_as_bfloat16(const TensorInfo& tensor, Place place);
   // `to` is device memory for all elements of the tensor.
   void copy_as_float(const TensorInfo& tensor, float* to);
+  // `packed`: num_code_bytes() of device memory. int8 or int4, rounded by the processor; kSiluMul:
+  // panels of gate and up in turn. The matrix may be gone when this returns.
+  void pack_quantized(const QuantizedMatrix& matrix, LinearEpilogue epilogue, void* packed);
   // As they are. `bytes` may be gone when this returns.
   void copy_bytes(std::span<const std::byte> bytes, void* to);
 
@@ -81,7 +86,7 @@ class WeightUpload {
   StreamHandle stream_;
   ThreadPool& pool_;
   std::array<Stage, 2> stages_;
-  DeviceBuffer rows_;  // as long as a stage, row-major
+  DeviceBuffer rows_;  // as long as a stage: rows, or panels of codes
   size_t next_ = 0;
 };
 

@@ -3,40 +3,23 @@
 #include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/linear_task.cuh"
 #include "cuda/kernels/linear_wide.h"
-#include "cuda/native/cuda_check.h"
-#include "wgmma.cuh"
+#include "wide_block.cuh"
 
 namespace millrace::cuda {
 namespace {
 
-constexpr uint32_t kGroups = 2;  // of four warps, 64 rows each
-constexpr uint32_t kProductWarps = kGroups * 4;
-constexpr uint32_t kThreads =
-    (kProductWarps + 4) * kWarpThreads;  // and a group of which one copies
-constexpr uint32_t kPanelsOfBlock = kProductWarps;
-// Steps with fewer tokens are as fast in linear.cu, which needs as many passes over the weights as
-// there are 32 tokens.
-constexpr size_t kTokensMin = kFewTokens + 1;
-
 static_assert(kPanelsOfBlock == kGroupPanels);
-// Of a chunk.
-constexpr uint32_t kTileBytes = kTileChunkElements * 2;
-constexpr uint32_t kWeightBytes = kWeightChunkElements * 2;
+constexpr uint32_t kWeightBytes = kWeightChunkElements * 2;  // of a chunk
 
 // kTokens: of a block. Chunks in shared memory, first the weights of each, then the tokens.
 template <uint32_t kTokens>
 struct Stages {
   static constexpr uint32_t kCount = kTokens == 256 ? 4 : 6;
   static constexpr uint32_t kBytes = kWeightBytes + kTokens / kTileTokens * kTileBytes;  // of one
-  static constexpr size_t kBarrierBytes = size_t{kCount} * 2 * sizeof(uint64_t);
-  static constexpr size_t kNumBytes = size_t{kCount} * kBytes + kBarrierBytes;
+  static constexpr size_t kNumBytes = size_t{kCount} * kBytes + ring_bytes(kCount);
 };
 
 #if MILLRACE_HAS_WGMMA
-
-// Registers of a thread: of those that copy, and of those that multiply. 65,536 in all.
-constexpr uint32_t kCopyRegisters = 40;
-constexpr uint32_t kProductRegisters = 232;
 
 // Chunks on their way through shared memory: filled by one warp, read by the others.
 template <uint32_t kTokens>
@@ -46,80 +29,56 @@ class OperandStages {
 
   __device__ OperandStages()
       : stages_(dynamic_shared<unsigned char>(0, Size::kCount * Size::kBytes)),
-        filled_(dynamic_shared<uint64_t>(size_t{Size::kCount} * Size::kBytes, Size::kCount)),
-        emptied_(filled_ + Size::kCount) {}
+        ring_(size_t{Size::kCount} * Size::kBytes) {}
 
-  // By one thread, before the block's barrier.
-  __device__ void create() const {
-    for (uint32_t i = 0; i < Size::kCount; ++i) {
-      create_barrier(filled_ + i, 1);
-      create_barrier(emptied_ + i, kProductWarps);
-    }
-    publish_barriers();
-  }
+  __device__ const StageRing<Size::kCount>& ring() const { return ring_; }
 
   // By one thread.
   __device__ void fill(const LinearTask& task, size_t weight_group, size_t first_token) const {
     constexpr uint32_t kCopyTokens = kTokens < kGroupTokens ? kTokens : kGroupTokens;
     const size_t last_group = (task.args.num_tokens - 1) / kGroupTokens;
     for (size_t chunk = 0; chunk < task.num_chunks; ++chunk) {
-      const uint32_t stage = stage_of(chunk);
-      wait_for_phase(emptied_ + stage, parity_of(chunk) ^ 1U);
-      arrive_and_expect(filled_ + stage, Size::kBytes);
+      uint64_t* const filled = ring_.begin_filling(chunk, Size::kBytes);
       copy_to_shared(
-          stages_ + stage * Size::kBytes,
-          task.args.weights + (weight_group * task.num_chunks + chunk) * kWeightChunkElements,
+          stage(chunk),
+          task.weights() + (weight_group * task.num_chunks + chunk) * kWeightChunkElements,
           kWeightBytes,
-          filled_ + stage
+          filled
       );
       for (uint32_t i = 0; i < kTokens; i += kCopyTokens) {
         // Beyond the last group: the last one again, whose sums nobody stores.
         const size_t group = smaller_size((first_token + i) / kGroupTokens, last_group);
         const size_t tile = first_token % kGroupTokens / kTileTokens;
         copy_to_shared(
-            stages_ + stage * Size::kBytes + kWeightBytes + i / kTileTokens * kTileBytes,
+            stage(chunk) + kWeightBytes + i / kTileTokens * kTileBytes,
             task.args.x + (group * task.num_chunks + chunk) * kGroupChunkElements +
                 tile * kTileChunkElements,
             kCopyTokens / kTileTokens * kTileBytes,
-            filled_ + stage
+            filled
         );
       }
     }
   }
 
-  __device__ void wait_for_chunk(size_t chunk) const {
-    wait_for_phase(filled_ + stage_of(chunk), parity_of(chunk));
-  }
   // A lane's words of a step of its warp's panel.
   __device__ Words4 weights(size_t chunk, uint32_t step) const {
     const uint32_t tile = warp_index() * kChunkSteps + step;
     return load_words(
-        stages_ + stage_of(chunk) * Size::kBytes + tile * (kWeightTileElements * 2) +
-        lane_index() * sizeof(Words4)
+        stage(chunk) + tile * (kWeightTileElements * 2) + lane_index() * sizeof(Words4)
     );
   }
   // Of a chunk's first step.
   __device__ uint64_t token_descriptor(size_t chunk) const {
-    return matrix_descriptor(
-        stages_ + stage_of(chunk) * Size::kBytes + kWeightBytes, kCoreElements * 2, kTileBytes
-    );
-  }
-  // By each warp that has read it.
-  __device__ void release(size_t chunk) const {
-    if (lane_index() == 0) arrive(emptied_ + stage_of(chunk));
+    return matrix_descriptor(stage(chunk) + kWeightBytes, kCoreElements * 2, kTileBytes);
   }
 
  private:
-  __device__ static uint32_t stage_of(size_t chunk) {
-    return static_cast<uint32_t>(chunk % Size::kCount);
-  }
-  __device__ static uint32_t parity_of(size_t chunk) {
-    return static_cast<uint32_t>(chunk / Size::kCount) & 1U;
+  __device__ unsigned char* stage(size_t chunk) const {
+    return stages_ + ring_.stage_of(chunk) * Size::kBytes;
   }
 
   unsigned char* stages_;
-  uint64_t* filled_;
-  uint64_t* emptied_;
+  StageRing<Size::kCount> ring_;
 };
 
 // The product of a warp's panel and a block's tokens. kHasParts: the inputs are summed in parts.
@@ -148,7 +107,7 @@ class PanelProduct {
 
  private:
   __device__ void load_weights(size_t chunk, Words4 (&weights)[kChunkSteps]) const {
-    stages_.wait_for_chunk(chunk);
+    stages_.ring().wait_for_chunk(chunk);
 #pragma unroll
     for (uint32_t i = 0; i < kChunkSteps; ++i) weights[i] = stages_.weights(chunk, i);
   }
@@ -165,13 +124,12 @@ class PanelProduct {
     begin_products();
 #pragma unroll
     for (uint32_t i = 0; i < kChunkSteps; ++i) {
-      // Two cores further on, in sixteens of bytes.
-      multiply_wide(sums, own[i].words, tokens + i * (2 * kCoreElements * 2 / 16));
+      multiply_wide(sums, own[i].words, tokens + i * kDescriptorStep);
     }
     end_products();
     // The chunk before is done with: its tokens, and its weights, which `next` were.
     wait_for_products<1>();
-    if (chunk > 0) stages_.release(chunk - 1);
+    if (chunk > 0) stages_.ring().release(chunk - 1);
     if (chunk + 1 < task_.num_chunks) load_weights(chunk + 1, next);
     if (kHasParts) end_part(chunk, sums, result);
   }
@@ -195,30 +153,6 @@ class PanelProduct {
   uint32_t part_ = 0;
 };
 
-// In pieces, since there are not registers enough for all that the sums are added to.
-template <uint32_t kTiles>
-__device__ void finish(const LinearTask& task, uint32_t panel, float (&sums)[kTiles][4]) {
-  constexpr uint32_t kAtOnce = 8;
-#pragma unroll
-  for (uint32_t first = 0; first < kTiles; first += kAtOnce) {
-    const PanelOutputs<kAtOnce> outputs(task, panel, blockIdx.x * kTiles + first);
-    float piece[kAtOnce][4];
-    float before[kAtOnce][4];
-    float bias[2];
-    outputs.load_bias(bias);
-#pragma unroll
-    for (uint32_t i = 0; i < kAtOnce * 4; ++i) piece[i / 4][i % 4] = sums[first + i / 4][i % 4];
-    if (task.args.epilogue == LinearEpilogue::kAddToOut) outputs.load_before(before);
-    outputs.add_bias(bias, piece);
-    if (task.args.epilogue == LinearEpilogue::kSiluMul) {
-      outputs.store_activation(piece);
-      continue;
-    }
-    if (task.args.epilogue == LinearEpilogue::kAddToOut) add_sums(before, piece);
-    outputs.store(piece);
-  }
-}
-
 #endif  // MILLRACE_HAS_WGMMA
 
 // Grid: blocks of tokens, which share weights and so lie side by side; of panels.
@@ -227,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     wide_kernel(const __grid_constant__ LinearTask task) {
 #if MILLRACE_HAS_WGMMA
   const OperandStages<kTokens> stages;
-  if (threadIdx.x == 0) stages.create();
+  if (threadIdx.x == 0) stages.ring().create(1);
   sync_block();
   allow_next_kernel();
   if (warp_index() >= kProductWarps) {
@@ -267,36 +201,14 @@ void launch_wide(StreamHandle stream, const LinearTask& task) {
   );
 }
 
-// Of the device at hand; asked once, as all devices of a process are alike.
-int attribute(cudaDeviceAttr which) {
-  int index = 0;
-  int value = 0;
-  check_cuda(cudaGetDevice(&index), "cudaGetDevice");
-  check_cuda(cudaDeviceGetAttribute(&value, which, index), "cudaDeviceGetAttribute");
-  return value;
-}
-bool is_hopper() {
-  static const bool is_one = attribute(cudaDevAttrComputeCapabilityMajor) == 9;
-  return is_one;
-}
-uint32_t num_multiprocessors() {
-  static const int count = attribute(cudaDevAttrMultiProcessorCount);
-  return static_cast<uint32_t>(count);
-}
-
 // Tokens of a block: those with which the device is done first, as blocks come in rounds of one for
 // each multiprocessor. A block of fewer tokens takes less time, and more of it for each token, as
 // it loads its weights all the same: measured, 64 take about half of what 256 take.
 template <bool kHasParts>
 void launch_fastest(StreamHandle stream, const LinearTask& task) {
-  const auto cost = [&](size_t num_tokens, size_t of_block) {
-    const size_t num_blocks = div_ceil(task.args.num_tokens, num_tokens) *
-                              div_ceil(size_t{task.num_panels}, size_t{kPanelsOfBlock});
-    return div_ceil(num_blocks, size_t{num_multiprocessors()}) * of_block;
-  };
-  const size_t of_64 = cost(64, 10);
-  const size_t of_128 = cost(128, 14);
-  if (!kHasParts && cost(256, 20) < (of_64 < of_128 ? of_64 : of_128)) {
+  const size_t of_64 = wide_cost(task, 64, 10);
+  const size_t of_128 = wide_cost(task, 128, 14);
+  if (!kHasParts && wide_cost(task, 256, 20) < (of_64 < of_128 ? of_64 : of_128)) {
     return launch_wide<256, false>(stream, task);
   }
   of_64 < of_128 ? launch_wide<64, kHasParts>(stream, task)

@@ -140,11 +140,22 @@ inline void copy_words(void* shared, const void* from) {
 inline void copy_streaming(void* shared, const void* from) {
   store_words(shared, load_words(from));
 }
+inline void copy_word(void* shared, const void* from) {
+  store_word(shared, load_word(from));
+}
 inline void end_copies() {}
 template <uint32_t kSetsMax>
 void wait_for_copies() {}
 
 inline void prefetch(const void* /*from*/) {}
+
+using SharedAddress = uintptr_t;
+inline SharedAddress address_of_shared(const void* shared) {
+  return reinterpret_cast<SharedAddress>(shared);
+}
+inline uint32_t load_constant_word(SharedAddress from) {
+  return load_word(reinterpret_cast<const void*>(from));
+}
 
 // A thread runs until it waits, so nobody comes between.
 template <class T>
@@ -192,9 +203,15 @@ inline uint32_t add_bfloat16_pairs(uint32_t a, uint32_t b) {
   };
   return bfloat16_numbers(sum(0), sum(16));
 }
-inline uint32_t bytes_as_halves(uint32_t word, uint32_t which) {
+inline uint32_t bytes_as_halves(uint32_t word, uint32_t which, uint32_t upper) {
   const uint32_t bytes = word >> (16 * which);
-  return (bytes & 0xFFU) | (bytes & 0xFF00U) << 8;
+  return (bytes & 0xFFU) | (bytes & 0xFF00U) << 8 | (upper & 0xFFU) * 0x01000100U;
+}
+inline uint32_t byte_of(uint32_t word, uint32_t which) {
+  return word >> (8 * which) & 0xFFU;
+}
+inline uint32_t equal_bits(uint32_t a, uint32_t b, uint32_t mask) {
+  return ~(a ^ b) & mask;
 }
 
 inline float fused_multiply_add(float a, float b, float c) {

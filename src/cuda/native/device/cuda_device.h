@@ -157,6 +157,14 @@ __device__ inline void copy_streaming(void* shared, const void* from) {
       : "memory"
   );
 }
+// The same of four bytes, which several threads may want.
+__device__ inline void copy_word(void* shared, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))
+               ),
+               "l"(__cvta_generic_to_global(from))
+               : "memory");
+}
 __device__ inline void end_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -168,6 +176,19 @@ __device__ void wait_for_copies() {
 // The line of 128 bytes around an address, to the cache that all multiprocessors share.
 __device__ inline void prefetch(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));
+}
+
+// Where something lies in shared memory, for loads whose address is one operation: compilers add
+// what they know of an address last, and once more for each load.
+using SharedAddress = uint32_t;
+__device__ inline SharedAddress address_of_shared(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+// Of memory that nobody changes after the block's barrier before.
+__device__ inline uint32_t load_constant_word(SharedAddress from) {
+  uint32_t result;
+  asm("ld.shared.u32 %0, [%1];" : "=r"(result) : "r"(from));
+  return result;
 }
 
 // *to += value, as one step that no other thread of the block comes between. Integers: the sum
@@ -227,9 +248,19 @@ __device__ inline uint32_t add_bfloat16_pairs(uint32_t a, uint32_t b) {
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(kOnes), "r"(b));
   return result;
 }
-// Bytes 0 and 1 of a word, or 2 and 3, as the halves of a word.
-__device__ inline uint32_t bytes_as_halves(uint32_t word, uint32_t which) {
-  return __byte_perm(word, 0, which == 0 ? 0x4140 : 0x4342);
+// Bytes 0 and 1 of a word, or 2 and 3, as the lower bytes of the halves of a word; the upper ones
+// are the lowest byte of `upper`.
+__device__ inline uint32_t bytes_as_halves(uint32_t word, uint32_t which, uint32_t upper) {
+  return __byte_perm(word, upper, which == 0 ? 0x4140 : 0x4342);
+}
+__device__ inline uint32_t byte_of(uint32_t word, uint32_t which) {
+  return __byte_perm(word, 0, 0x4440 + which);
+}
+// The bits of `mask` in which a and b are equal. One operation, which compilers do not find.
+__device__ inline uint32_t equal_bits(uint32_t a, uint32_t b, uint32_t mask) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x82;" : "=r"(result) : "r"(a), "r"(b), "r"(mask));
+  return result;
 }
 
 // a * b + c, rounded once.

@@ -1,4 +1,4 @@
-// Hopper's own instructions as linear_wide.cu needs them (PTX ISA 8.0 and later, for sm_90a): the
+// Hopper's own instructions as wide products need them (PTX ISA 8.0 and later, for sm_90a): the
 // tensor cores' products by a group of four warps, copies of memory that nobody waits for, and the
 // barriers in shared memory that count both.
 #pragma once
@@ -159,6 +159,44 @@ __device__ inline void multiply_wide(float (&tiles)[32][4], const uint32_t (&a)[
   );
 }
 
+// tiles = a * b: the first product of several, to which what was there counts for nothing.
+#define MILLRACE_NEW_TILE(i) \
+  "=f"(tiles[i][0]), "=f"(tiles[i][1]), "=f"(tiles[i][2]), "=f"(tiles[i][3])
+#define MILLRACE_NEW_TILES4(i) \
+  MILLRACE_NEW_TILE(i), MILLRACE_NEW_TILE(i + 1), MILLRACE_NEW_TILE(i + 2), MILLRACE_NEW_TILE(i + 3)
+
+__device__ inline void multiply_wide_first(
+    float (&tiles)[8][4], const uint32_t (&a)[4], uint64_t b
+) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, 0, "
+      "1, 1, 0;"
+      : MILLRACE_NEW_TILES4(0), MILLRACE_NEW_TILES4(4)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
+  );
+}
+
+__device__ inline void multiply_wide_first(
+    float (&tiles)[16][4], const uint32_t (&a)[4], uint64_t b
+) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
+      "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+      "%56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, 0, 1, 1, 0;"
+      : MILLRACE_NEW_TILES4(0),
+        MILLRACE_NEW_TILES4(4),
+        MILLRACE_NEW_TILES4(8),
+        MILLRACE_NEW_TILES4(12)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
+  );
+}
+
+#undef MILLRACE_NEW_TILE
+#undef MILLRACE_NEW_TILES4
 #undef MILLRACE_TILE
 #undef MILLRACE_TILES4
 #undef MILLRACE_TILES16

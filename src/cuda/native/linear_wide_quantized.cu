@@ -1,0 +1,310 @@
+#include "cuda/kernels/code_weights.cuh"
+#include "cuda/kernels/launch_limits.h"
+#include "cuda/kernels/linear_wide.h"
+#include "wide_block.cuh"
+
+namespace millrace::cuda {
+namespace {
+
+// kTokens: of a block. What it has in shared memory: the codes' table, stages of a chunk each, the
+// ring's barriers, and, where the inputs are summed in parts, totals over those before.
+// A stage: the chunk's tokens, each panel's codes, and with the first chunk of a pair the pair's
+// scales of each panel.
+template <class Codes, uint32_t kTokens>
+struct CodeBlock {
+  static constexpr uint32_t kCount = 6;
+  static constexpr uint32_t kTiles = kTokens / kTileTokens;
+
+  static constexpr uint32_t kTokenBytes = kTiles * kTileBytes;
+  static constexpr uint32_t kCodeBytes = chunk_code_bytes(Codes::kBits);  // of a panel
+  static constexpr uint32_t kScalesBegin = kTokenBytes + kPanelsOfBlock * kCodeBytes;
+  static constexpr uint32_t kStageBytes = kScalesBegin + kPanelsOfBlock * kPairScaleBytes;
+
+  static constexpr size_t kTableBegin = 0;
+  static constexpr size_t kStagesBegin = kTableBegin + Codes::kTableBytes;
+  static constexpr size_t kRingBegin = kStagesBegin + size_t{kCount} * kStageBytes;
+  static constexpr size_t kTotalsBegin = kRingBegin + ring_bytes(kCount);
+  static constexpr size_t kTotalBytes =
+      size_t{kProductWarps} * kTiles * kWarpThreads * sizeof(Words4);
+};
+
+#if MILLRACE_HAS_WGMMA
+
+// Chunks on their way through shared memory: filled by the first threads of the copying warps, each
+// of which has some of the panels, so that one need not ask for all; read by the others.
+template <class Codes, uint32_t kTokens>
+class CodeStages {
+ public:
+  using Block = CodeBlock<Codes, kTokens>;
+
+  __device__ CodeStages()
+      : stages_(dynamic_shared<unsigned char>(
+            Block::kStagesBegin, size_t{Block::kCount} * Block::kStageBytes
+        )),
+        ring_(Block::kRingBegin) {}
+
+  __device__ const StageRing<Block::kCount>& ring() const { return ring_; }
+
+  // By the thread that has the panels of a block from `copier` * kPanelsOfCopier on. The first one
+  // has the tokens too.
+  __device__ void fill(const QuantizedTask& task, uint32_t copier) const {
+    constexpr uint32_t kPanelsOfCopier = kPanelsOfBlock / kCopyWarps;
+    const uint32_t num_token_bytes = copier == 0 ? Block::kTokenBytes : 0;
+    for (uint32_t chunk = 0; chunk < task.product.num_chunks; ++chunk) {
+      const uint32_t num_scale_bytes = chunk % kPairChunks == 0 ? kPairScaleBytes : 0;
+      uint64_t* const filled = ring_.begin_filling(
+          chunk, num_token_bytes + kPanelsOfCopier * (Block::kCodeBytes + num_scale_bytes)
+      );
+      if (copier == 0) copy_tokens(task, chunk, filled);
+#pragma unroll
+      for (uint32_t i = 0; i < kPanelsOfCopier; ++i) {
+        const uint32_t warp = copier * kPanelsOfCopier + i;
+        // Beyond the last panel: the last one again, whose sums nobody stores.
+        const uint32_t index = blockIdx.y * kPanelsOfBlock + warp;
+        const uint32_t last = task.product.num_panels - 1;
+        const unsigned char* const panel = task.panel(index < last ? index : last);
+        copy_to_shared(
+            codes(chunk, warp), panel + chunk * Block::kCodeBytes, Block::kCodeBytes, filled
+        );
+        if (num_scale_bytes == 0) continue;
+        copy_to_shared(
+            scales(chunk, warp),
+            panel + task.scales_begin + chunk / kPairChunks * kPairScaleBytes,
+            kPairScaleBytes,
+            filled
+        );
+      }
+    }
+  }
+
+  // What a lane has of a chunk of its warp's panel.
+  __device__ void load_pieces(uint32_t chunk, Words4 (&pieces)[Codes::kPieces]) const {
+    const unsigned char* const from = codes(chunk, warp_index()) + lane_index() * sizeof(Words4);
+#pragma unroll
+    for (uint32_t i = 0; i < Codes::kPieces; ++i) pieces[i] = load_words(from + i * kPieceBytes);
+  }
+  // Of a pair, whose first chunk is given: four bytes (code_tiles.h).
+  __device__ uint32_t load_scales(uint32_t chunk) const {
+    return load_word(scales(chunk, warp_index()) + lane_index() / 4 * 4);
+  }
+  // Of a chunk's first step.
+  __device__ uint64_t token_descriptor(uint32_t chunk) const {
+    return matrix_descriptor(stage(chunk), kCoreElements * 2, kTileBytes);
+  }
+
+ private:
+  __device__ void copy_tokens(const QuantizedTask& task, uint32_t chunk, uint64_t* filled) const {
+    static_assert(kTokens <= kGroupTokens);
+    const size_t first = static_cast<size_t>(blockIdx.x) * kTokens;
+    const size_t group = first / kGroupTokens;
+    copy_to_shared(
+        stage(chunk),
+        task.product.args.x + (group * task.product.num_chunks + chunk) * kGroupChunkElements +
+            first % kGroupTokens / kTileTokens * kTileChunkElements,
+        Block::kTokenBytes,
+        filled
+    );
+  }
+
+  __device__ unsigned char* stage(uint32_t chunk) const {
+    return stages_ + ring_.stage_of(chunk) * Block::kStageBytes;
+  }
+  __device__ unsigned char* codes(uint32_t chunk, uint32_t warp) const {
+    return stage(chunk) + Block::kTokenBytes + warp * Block::kCodeBytes;
+  }
+  __device__ unsigned char* scales(uint32_t chunk, uint32_t warp) const {
+    return stage(chunk) + Block::kScalesBegin + warp * kPairScaleBytes;
+  }
+
+  unsigned char* stages_;
+  StageRing<Block::kCount> ring_;
+};
+
+// The product of a warp's panel and a block's tokens, but for the rows' scales.
+//
+// A chunk's codes become weights in registers while the chunk before is multiplied. While its
+// products are scaled, the tensor cores have those of the other group of warps.
+template <class Codes, uint32_t kTokens>
+class CodeProduct {
+ public:
+  using Block = CodeBlock<Codes, kTokens>;
+  static constexpr uint32_t kTiles = Block::kTiles;
+
+  __device__ CodeProduct(
+      const QuantizedTask& task, const Codes& codes, const CodeStages<Codes, kTokens>& stages
+  )
+      : task_(task),
+        codes_(codes),
+        stages_(stages),
+        totals_(
+            dynamic_shared<Words4>(
+                Block::kTotalsBegin, size_t{kProductWarps} * kTiles * kWarpThreads
+            ) +
+            warp_index() * (kTiles * kWarpThreads) + lane_index()
+        ) {}
+
+  // `sums`: zeros, then the sums.
+  __device__ void run(float (&sums)[kTiles][4]) {
+    const uint32_t num_chunks = task_.product.num_chunks;
+    Words4 even[kChunkSteps];
+    Words4 odd[kChunkSteps];
+    load_weights<0>(0, even);
+#pragma unroll 1
+    for (uint32_t chunk = 0; chunk < num_chunks; chunk += kPairChunks) {
+      add_chunk<0>(chunk, even, odd, sums);
+      if (chunk + 1 < num_chunks) add_chunk<1>(chunk + 1, odd, even, sums);
+      if (chunk / kPairChunks + 1 == task_.part_begin(part_ + 1)) end_part(sums);
+    }
+  }
+
+ private:
+  // kOfPair: whether the chunk is the first of its pair, with which the scales come, or the second.
+  template <uint32_t kOfPair>
+  __device__ void load_weights(uint32_t chunk, Words4 (&weights)[kChunkSteps]) {
+    Words4 pieces[Codes::kPieces];
+    stages_.ring().wait_for_chunk(chunk);
+    stages_.load_pieces(chunk, pieces);
+    if (kOfPair == 0) scales_ = stages_.load_scales(chunk);
+#pragma unroll
+    for (uint32_t i = 0; i < kChunkSteps; ++i) weights[i] = codes_.weights(pieces, i);
+  }
+
+  // `own` are the chunk's weights; `next` become those of the one after it.
+  template <uint32_t kOfPair>
+  __device__ void add_chunk(
+      uint32_t chunk,
+      const Words4 (&own)[kChunkSteps],
+      Words4 (&next)[kChunkSteps],
+      float (&sums)[kTiles][4]
+  ) {
+    const uint64_t tokens = stages_.token_descriptor(chunk);
+    const uint32_t scales = scales_ >> (kOfPair * 16);
+    float products[kTiles][4];
+    begin_products();
+    multiply_wide_first(products, own[0].words, tokens);
+#pragma unroll
+    for (uint32_t i = 1; i < kChunkSteps; ++i) {
+      multiply_wide(products, own[i].words, tokens + i * kDescriptorStep);
+    }
+    end_products();
+    if (chunk + 1 < task_.product.num_chunks) load_weights<1 - kOfPair>(chunk + 1, next);
+    wait_for_sums(products);
+    stages_.ring().release(chunk);
+    const float of_rows[2] = {
+        static_cast<float>(scales & 0xFFU), static_cast<float>(scales >> 8 & 0xFFU)};
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles * 4; ++i) {
+      float& sum = sums[i / 4][i % 4];
+      sum = fused_multiply_add(products[i / 4][i % 4], of_rows[i % 4 / 2], sum);
+    }
+  }
+
+  // After a part's last chunk: its sums are added to those before it, which wait in shared memory,
+  // each lane's for itself, as there are not registers enough. After the last part `sums` are all.
+  __device__ void end_part(float (&sums)[kTiles][4]) {
+    const bool is_first = part_ == 0;
+    const bool is_last = ++part_ == task_.product.num_parts();
+#pragma unroll
+    for (uint32_t tile = 0; tile < kTiles; ++tile) {
+      Words4* const total = totals_ + tile * kWarpThreads;
+      Words4 words;
+      if (!is_first) {
+        words = load_words(total);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) {
+          sums[tile][i] = float_from_bits(words.words[i]) + sums[tile][i];
+        }
+      }
+      if (is_last) continue;
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        words.words[i] = bits_from_float(sums[tile][i]);
+        sums[tile][i] = 0.0F;
+      }
+      store_words(total, words);
+    }
+  }
+
+  const QuantizedTask& task_;
+  const Codes& codes_;
+  const CodeStages<Codes, kTokens>& stages_;
+  Words4* totals_;       // [kTiles][kWarpThreads], the lane's first
+  uint32_t scales_ = 0;  // of the pair
+  uint32_t part_ = 0;
+};
+
+template <uint32_t kTiles>
+__device__ void scale_rows(const QuantizedTask& task, uint32_t panel, float (&sums)[kTiles][4]) {
+  const uint32_t row = lane_index() / 4;
+  const float scales[2] = {task.row_scale(panel, row), task.row_scale(panel, row + 8)};
+#pragma unroll
+  for (uint32_t i = 0; i < kTiles * 4; ++i) sums[i / 4][i % 4] *= scales[i % 4 / 2];
+}
+
+#endif  // MILLRACE_HAS_WGMMA
+
+// Grid: blocks of tokens, which share weights and so lie side by side; of panels.
+template <class Codes, uint32_t kTokens>
+__global__ void __launch_bounds__(kThreads, 1)
+    wide_code_kernel(const __grid_constant__ QuantizedTask task) {
+#if MILLRACE_HAS_WGMMA
+  using Product = CodeProduct<Codes, kTokens>;
+  const Codes codes(Product::Block::kTableBegin);
+  const CodeStages<Codes, kTokens> stages;
+  codes.create(task);
+  if (threadIdx.x == 0) stages.ring().create(kCopyWarps);
+  sync_block();
+  allow_next_kernel();
+  if (warp_index() >= kProductWarps) {
+    give_registers<kCopyRegisters>();
+    wait_for_previous_kernel();
+    if (lane_index() == 0) stages.fill(task, warp_index() - kProductWarps);
+    return;
+  }
+  take_registers<kProductRegisters>();
+  wait_for_previous_kernel();
+  float sums[Product::kTiles][4] = {};
+  Product(task, codes, stages).run(sums);
+  const uint32_t panel = blockIdx.y * kPanelsOfBlock + warp_index();
+  if (panel >= task.product.num_panels) return;
+  scale_rows(task, panel, sums);
+  finish(task.product, panel, sums);
+#endif
+}
+
+template <class Codes, uint32_t kTokens>
+void launch_wide(StreamHandle stream, const QuantizedTask& task) {
+  using Block = CodeBlock<Codes, kTokens>;
+  const LinearTask& product = task.product;
+  launch(
+      stream,
+      {.grid =
+           {grid_width(div_ceil(product.args.num_tokens, size_t{kTokens})),
+            grid_height(div_ceil(size_t{product.num_panels}, size_t{kPanelsOfBlock}))},
+       .block = {kThreads},
+       .num_shared_bytes =
+           Block::kTotalsBegin + (product.num_parts() > 1 ? Block::kTotalBytes : 0)},
+      wide_code_kernel<Codes, kTokens>,
+      task
+  );
+}
+
+}  // namespace
+
+bool is_for_linear_wide_quantized(const QuantizedTask& task) {
+  return task.product.args.num_tokens >= kTokensMin && is_hopper();
+}
+
+// Tokens of a block: as in linear_wide.cu. Not measured: that 64 take two thirds of what 128 take,
+// since codes become weights in both.
+template <class Codes>
+void linear_wide_quantized(StreamHandle stream, const QuantizedTask& task) {
+  wide_cost(task.product, 64, 2) < wide_cost(task.product, 128, 3)
+      ? launch_wide<Codes, 64>(stream, task)
+      : launch_wide<Codes, 128>(stream, task);
+}
+
+template void linear_wide_quantized<Int8Codes>(StreamHandle stream, const QuantizedTask& task);
+template void linear_wide_quantized<Int4Codes>(StreamHandle stream, const QuantizedTask& task);
+
+}  // namespace millrace::cuda
