@@ -29,12 +29,24 @@ TEST(DrawParams, AreNoneWhereTheHostMustSeeTheScores) {
       {.allowed_token_ids = std::vector<TokenId>{3}},
       {.bad_words = {{3}}},
       {.min_tokens = 1},
+      {.min_tokens = 1, .ignore_eos = true, .stop_token_ids = {5}},
       {.logprobs = 65},
   };
-  for (const SamplingParams& params : cases) EXPECT_FALSE(draw_params({.params = params}));
+  const std::vector<TokenId> eos = {2};
+  for (const SamplingParams& params : cases) {
+    EXPECT_FALSE(draw_params({.params = params, .eos_token_ids = eos}));
+  }
   const SamplingParams enough = {.min_tokens = 1};
   const std::vector<TokenId> output = {4};
-  EXPECT_TRUE(draw_params({.params = enough, .output = output}));
+  EXPECT_TRUE(draw_params({.params = enough, .output = output, .eos_token_ids = eos}));
+}
+
+// What benchmarks send: all tokens that were asked for, whatever they are.
+TEST(DrawParams, AreThereWhereNothingEndsTheOutputEarly) {
+  const std::vector<TokenId> eos = {2};
+  const SamplingParams whole = {.min_tokens = 9, .ignore_eos = true};
+  EXPECT_TRUE(draw_params({.params = whole, .eos_token_ids = eos}));
+  EXPECT_TRUE(draw_params({.params = {.min_tokens = 9}}));
 }
 
 }  // namespace

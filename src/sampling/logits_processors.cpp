@@ -12,8 +12,12 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
+// Whether a token that ends the output may not be chosen yet. Where none ends it, none is
+// forbidden: benchmarks ask for min_tokens beside ignore_eos.
 bool holds_back_end(const SamplingInput& input) {
-  return input.output.size() < static_cast<size_t>(input.params.min_tokens);
+  const SamplingParams& p = input.params;
+  const bool has_end = !p.stop_token_ids.empty() || (!p.ignore_eos && !input.eos_token_ids.empty());
+  return has_end && input.output.size() < static_cast<size_t>(p.min_tokens);
 }
 
 float& score_of(std::span<float> scores, TokenId id) {

@@ -119,12 +119,13 @@ __global__ void __launch_bounds__(kBlockWarpsMax* kWarpThreads, 2)
 }
 
 LaunchShape shape_of(const LinearTask& task, uint32_t num_token_tiles, size_t num_norm_bytes) {
+  const uint32_t num_warps = num_block_warps(task.num_panels, task.num_parts());
   return product_shape(
       {.num_tokens = task.args.num_tokens,
        .num_token_tiles = num_token_tiles,
        .num_panels = task.num_panels,
-       .num_parts = task.num_parts(),
-       .num_warp_bytes = warp_stage_bytes(num_block_warps(task.num_panels, task.num_parts())),
+       .num_warps = num_warps,
+       .num_warp_bytes = warp_stage_bytes(num_warps),
        .num_other_bytes = num_norm_bytes,
        .epilogue = task.args.epilogue}
   );

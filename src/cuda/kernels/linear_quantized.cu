@@ -22,33 +22,43 @@ static_assert(kChunkInputs == QuantizedMatrix::kGroup);
 
 // Pairs of chunks that a warp has in shared memory.
 template <class Codes>
-constexpr uint32_t kNumStages = Codes::kBits == 8 ? 5 : 6;
+constexpr uint32_t kNumStages = Codes::kBits == 8 ? 4 : 5;
 template <class Codes>
 using Stream = CodeStream<Codes, kNumStages<Codes>>;
 
+// Both chunks at once, since a warp alone would wait for each operation of one. The second of the
+// last pair may be padding, which does not count.
 template <class Codes, uint32_t kTokenTiles>
-__device__ void add_chunk(
+__device__ void add_pair(
     const Codes& codes,
     const CodePair<Codes>& pair,
-    uint32_t of_pair,
-    TokenWords (&x)[kTokenTiles],
+    bool has_second,
+    TokenWords (&x)[kPairChunks][kTokenTiles],
     float (&sums)[kTokenTiles][4]
 ) {
-  float products[kTokenTiles][4] = {};
+  float products[kPairChunks][kTokenTiles][4] = {};
 #pragma unroll
   for (uint32_t step = 0; step < kChunkSteps; ++step) {
-    const Words4 weights = codes.weights(pair.pieces[of_pair], step);
 #pragma unroll
-    for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
-      const uint32_t words[2] = {x[tile].of_core(2 * step), x[tile].of_core(2 * step + 1)};
-      multiply_fragments(products[tile], weights.words, words);
+    for (uint32_t chunk = 0; chunk < kPairChunks; ++chunk) {
+      const Words4 weights = codes.weights(pair.pieces[chunk], step);
+#pragma unroll
+      for (uint32_t tile = 0; tile < kTokenTiles; ++tile) {
+        TokenWords& of_tile = x[chunk][tile];
+        const uint32_t words[2] = {of_tile.of_core(2 * step), of_tile.of_core(2 * step + 1)};
+        multiply_fragments(products[chunk][tile], weights.words, words);
+      }
     }
   }
-  const float scales[2] = {pair.scale(of_pair, 0), pair.scale(of_pair, 1)};
 #pragma unroll
-  for (uint32_t i = 0; i < kTokenTiles * 4; ++i) {
-    float& sum = sums[i / 4][i % 4];
-    sum = fused_multiply_add(products[i / 4][i % 4], scales[i % 4 / 2], sum);
+  for (uint32_t chunk = 0; chunk < kPairChunks; ++chunk) {
+    if (chunk == 1 && !has_second) break;
+    const float scales[2] = {pair.scale(chunk, 0), pair.scale(chunk, 1)};
+#pragma unroll
+    for (uint32_t i = 0; i < kTokenTiles * 4; ++i) {
+      float& sum = sums[i / 4][i % 4];
+      sum = fused_multiply_add(products[chunk][i / 4][i % 4], scales[i % 4 / 2], sum);
+    }
   }
 }
 
@@ -57,8 +67,7 @@ template <uint32_t kTokenTiles, class Codes, class Tokens>
 __device__ void add_part(
     const Codes& codes, Stream<Codes>& stream, const Tokens& tokens, float (&sums)[kTokenTiles][4]
 ) {
-  constexpr uint32_t kAhead = Tokens::kAhead;
-  static_assert(kAhead % kPairChunks == 0);
+  constexpr uint32_t kAhead = kPairChunks;
   const uint32_t end = stream.end();
   TokenWords x[kAhead][kTokenTiles];
 #pragma unroll
@@ -67,17 +76,10 @@ __device__ void add_part(
   }
 #pragma unroll 1
   for (uint32_t first = stream.begin(); first < end; first += kAhead) {
+    add_pair(codes, stream.take(), first + 1 < end, x, sums);
 #pragma unroll
-    for (uint32_t ahead = 0; ahead < kAhead; ahead += kPairChunks) {
-      if (first + ahead >= end) break;
-      const CodePair<Codes> pair = stream.take();
-#pragma unroll
-      for (uint32_t i = 0; i < kPairChunks; ++i) {
-        const uint32_t chunk = first + ahead + i;
-        if (chunk >= end) break;
-        add_chunk(codes, pair, i, x[ahead + i], sums);
-        if (chunk + kAhead < end) tokens.load(chunk + kAhead, x[ahead + i]);
-      }
+    for (uint32_t i = 0; i < kAhead; ++i) {
+      if (first + kAhead + i < end) tokens.load(first + kAhead + i, x[i]);
     }
   }
 }
@@ -114,7 +116,10 @@ __device__ void multiply_panels(
       }
     }
     if (has_panel) add_part<kTokenTiles>(codes, stream, tokens, sums);
-    if (product.num_parts() > 1) add_parts(product.num_parts(), place.part, sums_begin, sums);
+    if (product.num_parts() > 1) {
+      add_parts(product.num_parts(), place.part, sums_begin, sums);
+      if (first + place.panel_stride < product.num_panels) sync_block();  // before the next sums
+    }
     if (!is_finisher) continue;
 #pragma unroll
     for (uint32_t i = 0; i < kTokenTiles * 4; ++i) sums[i / 4][i % 4] *= row_scales[i % 4 / 2];
@@ -130,14 +135,14 @@ __device__ void multiply_panels(
 
 // Grid: product_shape(). Shared memory: the codes' table, stages, the warps' sums.
 template <class Codes, uint32_t kTokenTiles, bool kIsFew>
-__global__ void __launch_bounds__(kBlockWarpsMax* kWarpThreads, kTokenTiles == 1 ? 2 : 1)
+__global__ void __launch_bounds__(kCodeWarpsMax* kWarpThreads, kTokenTiles == 1 ? 2 : 1)
     quantized_kernel(QuantizedTask task) {
   allow_next_kernel();
   const WarpPlace place(task.product.num_parts_log2);
   Stream<Codes> stream(task, place, Codes::kTableBytes);
   const Codes codes(0);
   codes.create(task);
-  const uint32_t first_tile = blockIdx.x * kTokenTiles;
+  const uint32_t first_tile = kIsFew ? 0 : blockIdx.x * kTokenTiles;
   if (place.part == 0) PanelOutputs<1>(task.product, place.first_panel, first_tile).prefetch_bias();
   const StoredTokens<kTokenTiles, kIsFew, true> tokens(task.product, first_tile);
   sync_block();
@@ -148,11 +153,12 @@ __global__ void __launch_bounds__(kBlockWarpsMax* kWarpThreads, kTokenTiles == 1
 template <class Codes, uint32_t kTokenTiles, bool kIsFew>
 void launch_quantized(StreamHandle stream, const QuantizedTask& task) {
   const LinearTask& product = task.product;
+  const PanelShare share = code_share(product.num_panels, task.num_pairs, product.args.epilogue);
   const LaunchShape shape = product_shape(
       {.num_tokens = product.args.num_tokens,
        .num_token_tiles = kTokenTiles,
        .num_panels = product.num_panels,
-       .num_parts = product.num_parts(),
+       .num_warps = share.num_warps,
        .num_warp_bytes = size_t{kNumStages<Codes>} * Stream<Codes>::kStageBytes,
        .num_other_bytes = Codes::kTableBytes,
        .epilogue = product.args.epilogue}
@@ -188,7 +194,7 @@ QuantizedTask checked_task(QuantizedFormat format, const LinearArgs& args) {
   CHECK(args.num_tokens * args.num_rows <= UINT32_MAX, "a result of at most 2^32 - 1 elements");
   const CodePanelLayout layout(num_bits(format), args.num_inputs);
   const size_t num_panels = num_code_panels(args.num_rows, args.epilogue);
-  const uint32_t num_parts = num_k_parts(num_panels, layout.num_pairs);
+  const PanelShare share = code_share(num_panels, layout.num_pairs, args.epilogue);
   QuantizedTask task = {
       .product =
           {.args = args,
@@ -196,7 +202,7 @@ QuantizedTask checked_task(QuantizedFormat format, const LinearArgs& args) {
            .num_outputs = static_cast<uint32_t>(is_silu_mul ? args.num_rows / 2 : args.num_rows),
            .num_panels = static_cast<uint32_t>(num_panels),
            .num_chunks = static_cast<uint32_t>(num_chunks_of(args.num_inputs)),
-           .num_parts_log2 = static_cast<uint32_t>(std::countr_zero(num_parts))},
+           .num_parts_log2 = static_cast<uint32_t>(std::countr_zero(share.num_parts))},
       .num_pairs = layout.num_pairs,
       .panel_bytes = layout.num_bytes(),
       .scales_begin = layout.scales_begin(),

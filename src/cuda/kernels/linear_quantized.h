@@ -5,7 +5,7 @@
 // are multiplied as linear() multiplies weights, chunk by chunk: the sum of a chunk's four steps,
 // from zero, times the chunk's scale is fused into the sum of the part; the parts' sums are added
 // in ascending order, then times the row's scale, then the bias. A part has whole pairs of chunks
-// (num_k_parts()). One arithmetic for every number of tokens. Not the CPU's, which rounds inputs to
+// (code_share()). One arithmetic for every number of tokens. Not the CPU's, which rounds inputs to
 // 8 or 16 bits.
 #pragma once
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "base/math.h"
 #include "cuda/kernels/launch_limits.h"
@@ -51,6 +52,44 @@ constexpr uint32_t num_block_warps(size_t num_panels, uint32_t num_parts) {
   return best;
 }
 
+// How many parts a panel's inputs have, and warps a block.
+struct PanelShare {
+  uint32_t num_parts = 1;
+  uint32_t num_warps = 1;
+};
+
+constexpr uint32_t kCodeWarpsMax = 12;
+constexpr uint32_t kSmallerBlockWarpsMax = 8;  // of kAddToOut: see product_shape()
+
+// Of codes, which take about as long to become weights as to come: as even a share as can be for
+// the four processors of a multiprocessor, to which warps go in turn. The least time is taken, by
+// what an H100 took for a pair of chunks: a warp alone waits for itself two thirds of the time.
+constexpr PanelShare code_share(size_t num_panels, uint32_t num_pairs, LinearEpilogue epilogue) {
+  constexpr uint32_t kProcessors = 4;
+  constexpr uint32_t kTimeOfTurns[] = {0, 21, 24, 30};  // for so many warps of a processor
+  constexpr uint32_t kTimeOfSums = 15;                  // of parts, once a round
+  static_assert(kCodeWarpsMax / kProcessors < std::size(kTimeOfTurns));
+  const uint32_t num_resident = num_resident_panels(num_panels);
+  const uint32_t num_warps_max =
+      epilogue == LinearEpilogue::kAddToOut ? kSmallerBlockWarpsMax : kCodeWarpsMax;
+  PanelShare best;
+  uint32_t least = UINT32_MAX;
+  for (uint32_t num_parts = 1; num_parts <= kPartsMax && num_parts <= num_pairs; num_parts *= 2) {
+    for (uint32_t at_once = 1; at_once <= num_resident; ++at_once) {
+      const uint32_t num_warps = num_parts * at_once;
+      if (num_warps > num_warps_max) break;
+      const uint32_t num_rounds = div_ceil(num_resident, at_once);
+      const uint32_t of_pair = kTimeOfTurns[div_ceil(num_warps, kProcessors)];
+      const uint32_t of_round =
+          of_pair * div_ceil(num_pairs, num_parts) + (num_parts > 1 ? kTimeOfSums : 0);
+      if (num_rounds * of_round >= least) continue;
+      least = num_rounds * of_round;
+      best = {num_parts, num_warps};
+    }
+  }
+  return best;
+}
+
 // Chunks of weights that a warp has in shared memory, of 2 KiB each: of blocks with few warps, and
 // of others.
 constexpr uint32_t kStageBytes = kChunkSteps * kWeightTileElements * 2;
@@ -72,7 +111,7 @@ struct ProductBlocks {
   size_t num_tokens = 0;
   uint32_t num_token_tiles = 0;  // of a block
   size_t num_panels = 0;
-  uint32_t num_parts = 0;
+  uint32_t num_warps = 0;
   // Of shared memory: a warp's weights under way, and what the block has beside them and sums.
   size_t num_warp_bytes = 0;
   size_t num_other_bytes = 0;
@@ -88,9 +127,9 @@ struct ProductBlocks {
 // others none is inferred (decision 29).
 inline LaunchShape product_shape(const ProductBlocks& blocks) {
   constexpr size_t kLargerBlock = size_t{118} * 1024;
-  const uint32_t num_warps = num_block_warps(blocks.num_panels, blocks.num_parts);
-  const size_t num_bytes = num_warps * blocks.num_warp_bytes +
-                           sum_bytes(num_warps, blocks.num_token_tiles) + blocks.num_other_bytes;
+  const size_t num_bytes = blocks.num_warps * blocks.num_warp_bytes +
+                           sum_bytes(blocks.num_warps, blocks.num_token_tiles) +
+                           blocks.num_other_bytes;
   const size_t num_bytes_min = blocks.epilogue == LinearEpilogue::kAddToOut ? 0 : kLargerBlock;
   const size_t tokens_of_block = size_t{blocks.num_token_tiles} * kTileTokens;
   const size_t num_panel_blocks =
@@ -98,7 +137,7 @@ inline LaunchShape product_shape(const ProductBlocks& blocks) {
   return {
       .grid =
           {grid_width(div_ceil(blocks.num_tokens, tokens_of_block)), grid_height(num_panel_blocks)},
-      .block = {num_warps * kWarpThreads},
+      .block = {blocks.num_warps * kWarpThreads},
       .num_shared_bytes = num_bytes > num_bytes_min ? num_bytes : num_bytes_min};
 }
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "cuda/kernels/product_blocks.h"
 
 namespace millrace::cuda {
@@ -29,6 +31,21 @@ TEST(ProductBlocks, LeaveFewWarpsIdleInTheLastRound) {
   EXPECT_EQ(num_block_warps(2640, 1), 10U);  // twenty: two rounds, of eight three
 }
 
+TEST(CodeShare, GivesTheProcessorsOfAMultiprocessorAsMuchEach) {
+  const auto share = [](size_t num_panels, uint32_t num_pairs, LinearEpilogue epilogue) {
+    const PanelShare found = code_share(num_panels, num_pairs, epilogue);
+    return std::pair(found.num_parts, found.num_warps);
+  };
+  using enum LinearEpilogue;
+  EXPECT_EQ(share(288, 28, kStore), std::pair(4U, 12U));     // three panels
+  EXPECT_EQ(share(2368, 28, kSiluMul), std::pair(2U, 12U));  // eighteen: three rounds of six
+  EXPECT_EQ(share(9504, 28, kStore), std::pair(1U, 12U));    // 72: six rounds
+  EXPECT_EQ(share(224, 28, kAddToOut), std::pair(4U, 8U));   // two
+  EXPECT_EQ(share(56, 38, kAddToOut), std::pair(8U, 8U));    // one at most
+  EXPECT_EQ(share(72, 7, kStore), std::pair(4U, 4U));        // no more parts than pairs
+  EXPECT_EQ(share(1, 1, kStore), std::pair(1U, 1U));
+}
+
 // Rows and inputs of a decoder's products.
 struct Decoder {
   const char* name;
@@ -49,12 +66,13 @@ LaunchShape decode_shape(
 ) {
   const size_t num_panels = num_linear_panels(num_rows, epilogue);
   const uint32_t num_parts = num_k_parts(num_panels, num_chunks_of(num_inputs));
+  const uint32_t num_warps = num_block_warps(num_panels, num_parts);
   return product_shape(
       {.num_tokens = 1,
        .num_token_tiles = 1,
        .num_panels = num_panels,
-       .num_parts = num_parts,
-       .num_warp_bytes = warp_stage_bytes(num_block_warps(num_panels, num_parts)),
+       .num_warps = num_warps,
+       .num_warp_bytes = warp_stage_bytes(num_warps),
        .num_other_bytes = num_norm_bytes,
        .epilogue = epilogue}
   );
