@@ -84,7 +84,7 @@ __device__ void add_part(
   }
 }
 
-// All panels of a warp, and what follows their sums; part_begin: of the sums in shared memory.
+// All panels of a warp, and what follows their sums.
 template <uint32_t kTokenTiles, class Codes, class Tokens>
 __device__ void multiply_panels(
     const QuantizedTask& task,
