@@ -53,7 +53,8 @@ TEST(DeviceArithmetic, AddsPairsOfBfloat16) {
   EXPECT_EQ(bytes_as_halves(0x44332211, 1, 0), 0x00440033U);
   EXPECT_EQ(byte_of(0x44332211, 0), 0x11U);
   EXPECT_EQ(byte_of(0x44332211, 3), 0x44U);
-  EXPECT_EQ(equal_bits(0xF0F0, 0xFF00, 0x0FF0), 0x0000U);
+  EXPECT_EQ(equal_bits(0x0000F0F0, 0x0000FF00, 0xFFFFFFFF), 0xFFFFF00FU);
+  EXPECT_EQ(equal_bits(0x0000F0F0, 0x0000FF00, 0x00FF00FF), 0x00FF000FU);
 }
 
 }  // namespace

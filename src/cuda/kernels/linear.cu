@@ -1,5 +1,3 @@
-#include <bit>
-
 #include "base/check.h"
 #include "base/math.h"
 #include "cuda/kernels/launch_limits.h"
@@ -76,14 +74,7 @@ __device__ void multiply_panels(
     if (task.num_parts() > 1) {
       add_parts(task.num_parts(), place.part, stage_bytes(kNumStages), sums);
     }
-    if (!is_finisher) continue;
-    outputs.add_bias(bias, sums);
-    if (task.args.epilogue == LinearEpilogue::kSiluMul) {
-      outputs.store_activation(sums);
-      continue;
-    }
-    if (task.args.epilogue == LinearEpilogue::kAddToOut) add_sums(before, sums);
-    outputs.store(sums);
+    if (is_finisher) outputs.finish(bias, before, sums);
   }
 }
 
@@ -156,22 +147,11 @@ void launch_linear(StreamHandle stream, const LinearTask& task) {
 }
 
 LinearTask checked_task(const LinearArgs& args) {
-  const bool is_silu_mul = args.epilogue == LinearEpilogue::kSiluMul;
-  CHECK(args.x != nullptr && args.weights != nullptr, "linear's memory");
   CHECK(args.num_rows > 0 && args.num_inputs > 0, "a matrix has rows and columns");
-  CHECK(!is_silu_mul || args.num_rows % 2 == 0, "as many rows of gate as of up");
-  CHECK(is_silu_mul ? args.activation != nullptr : args.out != nullptr, "linear's memory");
-  CHECK(is_aligned(args.x) && is_aligned(args.weights), "16-byte memory");
-  CHECK(args.num_tokens * args.num_rows <= UINT32_MAX, "a result of at most 2^32 - 1 elements");
   const size_t num_panels = num_linear_panels(args.num_rows, args.epilogue);
-  const uint32_t num_parts = num_k_parts(num_panels, num_chunks_of(args.num_inputs));
-  return {
-      .args = args,
-      .num_tokens = static_cast<uint32_t>(args.num_tokens),
-      .num_outputs = static_cast<uint32_t>(is_silu_mul ? args.num_rows / 2 : args.num_rows),
-      .num_panels = static_cast<uint32_t>(num_panels),
-      .num_chunks = static_cast<uint32_t>(num_chunks_of(args.num_inputs)),
-      .num_parts_log2 = static_cast<uint32_t>(std::countr_zero(num_parts))};
+  return checked_linear_task(
+      args, num_panels, num_k_parts(num_panels, num_chunks_of(args.num_inputs))
+  );
 }
 
 }  // namespace

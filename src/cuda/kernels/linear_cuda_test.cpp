@@ -270,7 +270,7 @@ TEST(LinearOnDeviceDeathTest, RefusesWhatIsNotThere) {
   args.weights = memory.data();
   EXPECT_DEATH(linear({}, args), "a matrix has rows and columns");
   args.num_rows = 2;
-  EXPECT_DEATH(linear({}, args), "linear's memory");
+  EXPECT_DEATH(linear({}, args), "a product's memory");
   args.weights = memory.data() + 1;
   args.epilogue = LinearEpilogue::kSiluMul;
   args.activation = memory.data();

@@ -1,5 +1,3 @@
-#include <bit>
-
 #include "base/check.h"
 #include "base/math.h"
 #include "cuda/kernels/arithmetic.cuh"
@@ -123,13 +121,7 @@ __device__ void multiply_panels(
     if (!is_finisher) continue;
 #pragma unroll
     for (uint32_t i = 0; i < kTokenTiles * 4; ++i) sums[i / 4][i % 4] *= row_scales[i % 4 / 2];
-    outputs.add_bias(bias, sums);
-    if (product.args.epilogue == LinearEpilogue::kSiluMul) {
-      outputs.store_activation(sums);
-      continue;
-    }
-    if (product.args.epilogue == LinearEpilogue::kAddToOut) add_sums(before, sums);
-    outputs.store(sums);
+    outputs.finish(bias, before, sums);
   }
 }
 
@@ -150,32 +142,40 @@ __global__ void __launch_bounds__(kCodeWarpsMax* kWarpThreads, kTokenTiles == 1 
   multiply_panels<kTokenTiles>(task, place, first_tile, codes, stream, tokens);
 }
 
+// A task, and the warps of the blocks that do it.
+struct QuantizedLaunch {
+  QuantizedTask task;
+  uint32_t num_warps;
+};
+
 template <class Codes, uint32_t kTokenTiles, bool kIsFew>
-void launch_quantized(StreamHandle stream, const QuantizedTask& task) {
-  const LinearTask& product = task.product;
-  const PanelShare share = code_share(product.num_panels, task.num_pairs, product.args.epilogue);
+void launch_for_tokens(StreamHandle stream, const QuantizedLaunch& of_all) {
+  const LinearTask& product = of_all.task.product;
   const LaunchShape shape = product_shape(
       {.num_tokens = product.args.num_tokens,
        .num_token_tiles = kTokenTiles,
        .num_panels = product.num_panels,
-       .num_warps = share.num_warps,
+       .num_warps = of_all.num_warps,
        .num_warp_bytes = size_t{kNumStages<Codes>} * Stream<Codes>::kStageBytes,
        .num_other_bytes = Codes::kTableBytes,
        .epilogue = product.args.epilogue}
   );
-  launch(stream, shape, quantized_kernel<Codes, kTokenTiles, kIsFew>, task);
+  launch(stream, shape, quantized_kernel<Codes, kTokenTiles, kIsFew>, of_all.task);
 }
 
 template <class Codes>
-void launch_quantized(StreamHandle stream, const QuantizedTask& task) {
+void launch_quantized(StreamHandle stream, const QuantizedLaunch& of_all) {
+  const QuantizedTask& task = of_all.task;
   if (is_for_linear_wide_quantized(task)) return linear_wide_quantized<Codes>(stream, task);
   const uint32_t num_tokens = task.product.num_tokens;
-  if (num_tokens > kFewTokens) return launch_quantized<Codes, kTokenTilesMax, false>(stream, task);
-  if (num_tokens > 2 * kTileTokens) {
-    return launch_quantized<Codes, kTokenTilesMax, true>(stream, task);
+  if (num_tokens > kFewTokens) {
+    return launch_for_tokens<Codes, kTokenTilesMax, false>(stream, of_all);
   }
-  num_tokens > kTileTokens ? launch_quantized<Codes, 2, true>(stream, task)
-                           : launch_quantized<Codes, 1, true>(stream, task);
+  if (num_tokens > 2 * kTileTokens) {
+    return launch_for_tokens<Codes, kTokenTilesMax, true>(stream, of_all);
+  }
+  num_tokens > kTileTokens ? launch_for_tokens<Codes, 2, true>(stream, of_all)
+                           : launch_for_tokens<Codes, 1, true>(stream, of_all);
 }
 
 uint32_t num_bits(QuantizedFormat format) {
@@ -184,25 +184,13 @@ uint32_t num_bits(QuantizedFormat format) {
   return is_int8 ? Int8Codes::kBits : Int4Codes::kBits;
 }
 
-QuantizedTask checked_task(QuantizedFormat format, const LinearArgs& args) {
-  const bool is_silu_mul = args.epilogue == LinearEpilogue::kSiluMul;
-  CHECK(args.x != nullptr && args.weights != nullptr, "linear_quantized's memory");
+QuantizedLaunch checked_launch(QuantizedFormat format, const LinearArgs& args) {
   CHECK(args.num_rows > 0 && args.num_inputs > 0, "a matrix has rows and columns");
-  CHECK(!is_silu_mul || args.num_rows % 2 == 0, "as many rows of gate as of up");
-  CHECK(is_silu_mul ? args.activation != nullptr : args.out != nullptr, "memory for the result");
-  CHECK(is_aligned(args.x) && is_aligned(args.weights), "16-byte memory");
-  CHECK(args.num_tokens * args.num_rows <= UINT32_MAX, "a result of at most 2^32 - 1 elements");
   const CodePanelLayout layout(num_bits(format), args.num_inputs);
   const size_t num_panels = num_code_panels(args.num_rows, args.epilogue);
   const PanelShare share = code_share(num_panels, layout.num_pairs, args.epilogue);
   QuantizedTask task = {
-      .product =
-          {.args = args,
-           .num_tokens = static_cast<uint32_t>(args.num_tokens),
-           .num_outputs = static_cast<uint32_t>(is_silu_mul ? args.num_rows / 2 : args.num_rows),
-           .num_panels = static_cast<uint32_t>(num_panels),
-           .num_chunks = static_cast<uint32_t>(num_chunks_of(args.num_inputs)),
-           .num_parts_log2 = static_cast<uint32_t>(std::countr_zero(share.num_parts))},
+      .product = checked_linear_task(args, num_panels, share.num_parts),
       .num_pairs = layout.num_pairs,
       .panel_bytes = layout.num_bytes(),
       .scales_begin = layout.scales_begin(),
@@ -211,7 +199,7 @@ QuantizedTask checked_task(QuantizedFormat format, const LinearArgs& args) {
   for (size_t i = 0; i < 16; ++i) {
     task.codebook[i] = to_bfloat16(static_cast<float>(kInt4Codes[i]) - 128.0F).bits;
   }
-  return task;
+  return {task, share.num_warps};
 }
 
 }  // namespace
@@ -227,9 +215,9 @@ size_t num_code_bytes(QuantizedFormat format, size_t num_panels, size_t num_inpu
 
 void linear_quantized(StreamHandle stream, QuantizedFormat format, const LinearArgs& args) {
   if (args.num_tokens == 0) return;
-  const QuantizedTask task = checked_task(format, args);
-  format == QuantizedFormat::kInt8 ? launch_quantized<Int8Codes>(stream, task)
-                                   : launch_quantized<Int4Codes>(stream, task);
+  const QuantizedLaunch of_all = checked_launch(format, args);
+  format == QuantizedFormat::kInt8 ? launch_quantized<Int8Codes>(stream, of_all)
+                                   : launch_quantized<Int4Codes>(stream, of_all);
 }
 
 }  // namespace millrace::cuda

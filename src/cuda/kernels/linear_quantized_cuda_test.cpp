@@ -190,6 +190,21 @@ TEST_P(LinearQuantizedOnDevice, IsNearTheProductOfTheRoundedWeights) {
   }
 }
 
+// More panels than the warps of 132 blocks have at once, in four parts, which are added in the same
+// memory round after round; a last round with panels for some of the blocks.
+TEST_P(LinearQuantizedOnDevice, AddsThePartsOfOneRoundOfPanelsAfterTheOther) {
+  const Shape shape = {.num_tokens = 2, .num_outputs = 8450, .num_inputs = 960};
+  const Problem problem = make_problem(
+      GetParam(), shape.num_outputs, shape.num_inputs, LinearEpilogue::kAddToOut, false
+  );
+  const std::vector<uint16_t> x = integer_inputs(shape.num_tokens, shape.num_inputs);
+  const auto bits = same_in_every_thread_order([&] { return solve(problem, x); });
+  for (size_t i = 0; i < bits.size(); i += 7) {
+    const double exact = exact_sum(problem, x, i / shape.num_outputs, i % shape.num_outputs) + 3.0;
+    ASSERT_NEAR(std::bit_cast<float>(bits[i]), exact, 2e-4) << i;
+  }
+}
+
 TEST_P(LinearQuantizedOnDevice, GivesATokenTheSameBitsInEveryBatch) {
   for (const LinearEpilogue epilogue : kEpilogues) {
     const Problem problem = make_problem(GetParam(), 20, 200, epilogue, false);

@@ -1,7 +1,11 @@
 // What the kernels of linear() know of a product, and what they do with finished sums.
 #pragma once
 
+#include <bit>
+
+#include "base/check.h"
 #include "cuda/kernels/arithmetic.cuh"
+#include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/operand_tiles.h"
 
@@ -25,8 +29,27 @@ struct LinearTask {
   }
 };
 
+// REQUIRES: what linear.h says of `args`; aborts else. `num_parts`: a power of two.
+inline LinearTask checked_linear_task(
+    const LinearArgs& args, size_t num_panels, uint32_t num_parts
+) {
+  const bool is_silu_mul = args.epilogue == LinearEpilogue::kSiluMul;
+  CHECK(args.x != nullptr && args.weights != nullptr, "a product's memory");
+  CHECK(!is_silu_mul || args.num_rows % 2 == 0, "as many rows of gate as of up");
+  CHECK(is_silu_mul ? args.activation != nullptr : args.out != nullptr, "a product's memory");
+  CHECK(is_aligned(args.x) && is_aligned(args.weights), "16-byte memory");
+  CHECK(args.num_tokens * args.num_rows <= UINT32_MAX, "a result of at most 2^32 - 1 elements");
+  return {
+      .args = args,
+      .num_tokens = static_cast<uint32_t>(args.num_tokens),
+      .num_outputs = static_cast<uint32_t>(is_silu_mul ? args.num_rows / 2 : args.num_rows),
+      .num_panels = static_cast<uint32_t>(num_panels),
+      .num_chunks = static_cast<uint32_t>(num_chunks_of(args.num_inputs)),
+      .num_parts_log2 = static_cast<uint32_t>(std::countr_zero(num_parts))};
+}
+
 // What follows the sums that a lane has of a panel's products with kTiles tiles of tokens: see
-// multiply_fragments(). By whole warps. Indices have 32 bits: checked_task() of linear.cu.
+// multiply_fragments(). By whole warps. Indices have 32 bits: checked_linear_task().
 template <uint32_t kTiles>
 class PanelOutputs {
  public:
@@ -52,6 +75,29 @@ class PanelOutputs {
     if (lane_index() < 2 && has_bias(lane_index())) {
       prefetch(task_.args.bias + bias_row(lane_index()));
     }
+  }
+
+  // What follows finished sums. `before`: of load_before(), for kAddToOut.
+  __device__ void finish(
+      const float (&bias)[2], const float (&before)[kTiles][4], float (&sums)[kTiles][4]
+  ) const {
+    add_bias(bias, sums);
+    if (task_.args.epilogue == LinearEpilogue::kSiluMul) return store_activation(sums);
+    if (task_.args.epilogue == LinearEpilogue::kAddToOut) {
+#pragma unroll
+      for (uint32_t i = 0; i < kTiles * 4; ++i) {
+        sums[i / 4][i % 4] = before[i / 4][i % 4] + sums[i / 4][i % 4];
+      }
+    }
+    store(sums);
+  }
+
+ private:
+  __device__ bool is_silu_mul() const {
+    return task_.args.epilogue == LinearEpilogue::kSiluMul;
+  }
+  __device__ uint32_t row() const {
+    return first_row_ + lane_index() / 4;
   }
 
   __device__ void add_bias(const float (&bias)[2], float (&sums)[kTiles][4]) const {
@@ -93,14 +139,6 @@ class PanelOutputs {
     }
   }
 
- private:
-  __device__ bool is_silu_mul() const {
-    return task_.args.epilogue == LinearEpilogue::kSiluMul;
-  }
-  __device__ uint32_t row() const {
-    return first_row_ + lane_index() / 4;
-  }
-
   // Of the lane's first or second row.
   __device__ bool has_bias(uint32_t i) const {
     return task_.args.bias != nullptr && row() + (is_silu_mul() ? 0 : i * 8) < task_.num_outputs;
@@ -124,14 +162,5 @@ class PanelOutputs {
   uint32_t first_tile_;
   uint32_t first_row_;  // of out, or of gate
 };
-
-// out = before + sums.
-template <uint32_t kTiles>
-__device__ inline void add_sums(const float (&before)[kTiles][4], float (&sums)[kTiles][4]) {
-#pragma unroll
-  for (uint32_t i = 0; i < kTiles * 4; ++i) {
-    sums[i / 4][i % 4] = before[i / 4][i % 4] + sums[i / 4][i % 4];
-  }
-}
 
 }  // namespace millrace::cuda

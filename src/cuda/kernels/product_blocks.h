@@ -25,12 +25,11 @@ constexpr uint32_t num_resident_panels(size_t num_panels) {
   return static_cast<uint32_t>(div_ceil(num_panels, size_t{kMultiprocessors}));
 }
 
-// Parts of the inputs that are summed apart, of a shape alone: 1, 2, 4 or 8. Part p of P has pieces
-// [p * pieces / P, (p + 1) * pieces / P) of the inputs. As many as a block has warps for.
-// `num_pieces`: chunks of 64 inputs, of codes pairs of chunks.
-constexpr uint32_t num_k_parts(size_t num_panels, size_t num_pieces) {
+// Parts of the inputs that are summed apart, of a shape alone: 1, 2, 4 or 8. Part p of P has chunks
+// of 64 inputs [p * chunks / P, (p + 1) * chunks / P). As many as a block has warps for.
+constexpr uint32_t num_k_parts(size_t num_panels, size_t num_chunks) {
   uint32_t num_parts = 1;
-  while (num_parts < kPartsMax && num_parts * 2 <= num_pieces &&
+  while (num_parts < kPartsMax && num_parts * 2 <= num_chunks &&
          num_resident_panels(num_panels) * num_parts * 2 <= kBlockWarpsMax) {
     num_parts *= 2;
   }
@@ -63,7 +62,8 @@ constexpr uint32_t kSmallerBlockWarpsMax = 8;  // of kAddToOut: see product_shap
 
 // Of codes, which take about as long to become weights as to come: as even a share as can be for
 // the four processors of a multiprocessor, to which warps go in turn. The least time is taken, by
-// what an H100 took for a pair of chunks: a warp alone waits for itself two thirds of the time.
+// what an H100 took for a pair of chunks (decision 30): a warp alone waits for itself two thirds of
+// the time.
 constexpr PanelShare code_share(size_t num_panels, uint32_t num_pairs, LinearEpilogue epilogue) {
   constexpr uint32_t kProcessors = 4;
   constexpr uint32_t kTimeOfTurns[] = {0, 21, 24, 30};  // for so many warps of a processor

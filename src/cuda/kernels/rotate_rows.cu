@@ -10,7 +10,6 @@
 namespace millrace::cuda {
 namespace {
 
-constexpr uint32_t kGroup = 64;
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kSizeMax = 1024;                 // of a transform
 constexpr uint32_t kColumns = kSizeMax / kThreads;  // of a thread: neighbours, at both ends
@@ -183,7 +182,7 @@ LaunchShape shape_of(const RotateTask& task) {
 }  // namespace
 
 size_t num_rotated_inputs(size_t num_inputs) {
-  return round_up(num_inputs, size_t{kGroup});
+  return num_chunks_of(num_inputs) * kChunkInputs;
 }
 
 void rotate_rows(StreamHandle stream, const RotateRowsArgs& args) {

@@ -96,13 +96,7 @@ __device__ void finish(const LinearTask& task, uint32_t panel, float (&sums)[kTi
 #pragma unroll
     for (uint32_t i = 0; i < kAtOnce * 4; ++i) piece[i / 4][i % 4] = sums[first + i / 4][i % 4];
     if (task.args.epilogue == LinearEpilogue::kAddToOut) outputs.load_before(before);
-    outputs.add_bias(bias, piece);
-    if (task.args.epilogue == LinearEpilogue::kSiluMul) {
-      outputs.store_activation(piece);
-      continue;
-    }
-    if (task.args.epilogue == LinearEpilogue::kAddToOut) add_sums(before, piece);
-    outputs.store(piece);
+    outputs.finish(bias, before, piece);
   }
 }
 
