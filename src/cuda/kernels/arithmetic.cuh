@@ -29,15 +29,7 @@ __device__ inline float upper_bfloat16(uint32_t pair) {
 
 // To nearest, ties to even; NaN stays NaN.
 __device__ inline BFloat16Bits bfloat16_from_float(float value) {
-  const bool is_nan = !(value == value);
-  return static_cast<BFloat16Bits>(
-      is_nan ? bits_from_float(value) >> 16 | 0x40U : bfloat16_numbers(value, 0.0F)
-  );
-}
-
-__device__ inline uint32_t bfloat16_pair(float lower, float upper) {
-  return static_cast<uint32_t>(bfloat16_from_float(lower)) |
-         static_cast<uint32_t>(bfloat16_from_float(upper)) << 16;
+  return static_cast<BFloat16Bits>(bfloat16_pair(value, 0.0F));
 }
 
 // Eight elements in sixteen bytes.
@@ -121,8 +113,27 @@ __device__ inline float inverse_rms(float sum, size_t count, float eps) {
   return 1.0F / square_root(sum / static_cast<float>(count) + eps);
 }
 
+// x / (1 + exponential(-x)), the same bits without a branch: a prompt's kernels have a hundred for
+// each thread. Exponential and sum are quartered, so that nothing is too large. The quotient is
+// corrected twice (Markstein 1990) but where the sum is exactly 1 or 2, or too large for a float:
+// there it is right, and x may be too large or too small to correct it by.
 __device__ inline float silu(float x) {
-  return x / (1.0F + exponential(0.0F - x));
+  // Below exp(-30) the sum is the same.
+  const float minus_x = smaller_number(larger_number(-x, -30.0F), 89.0F);
+  const float shifted = shifted_exponent(minus_x);
+  const float exp_r = exp_of_rest(minus_x, kExpShift - shifted);
+  const uint32_t quarter = bits_from_float(exp_r) + (bits_from_float(shifted) << 23) - (2U << 23);
+  const float divisor = 0.25F + float_from_bits(quarter);
+  const float guess = approximate_reciprocal(divisor);
+  const float reciprocal =
+      fused_multiply_add(fused_multiply_add(-divisor, guess, 1.0F), guess, guess);
+  const float dividend = x * 0.25F;
+  const float quotient = x * (reciprocal * 0.25F);
+  const auto corrected = [&](float value) {
+    return fused_multiply_add(fused_multiply_add(-divisor, value, dividend), reciprocal, value);
+  };
+  const bool is_right = divisor == 0.25F || divisor == 0.5F || divisor >= 0x1p126F;
+  return is_right ? quotient : corrected(corrected(quotient));
 }
 
 __device__ inline uint32_t lane_index() {

@@ -77,7 +77,7 @@ __device__ inline void soften_rows(const TileTask& task, uint32_t split) {
       if (i >= num_lane_scores) continue;
       const uint32_t position = i * kWarpThreads + lane_index();
       const float weight = position < num_seen ? exponential_to_one(scores[i] - maximum) : 0.0F;
-      const auto rounded = static_cast<BFloat16Bits>(bfloat16_numbers(weight, 0.0F));
+      const auto rounded = static_cast<BFloat16Bits>(bfloat16_pair(weight, 0.0F));
       task.weights()[row * kWeightStride + position] = rounded;
       sum += float_from_bfloat16(rounded);
     }

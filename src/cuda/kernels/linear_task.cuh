@@ -49,7 +49,11 @@ inline LinearTask checked_linear_task(
 }
 
 // What follows the sums that a lane has of a panel's products with kTiles tiles of tokens: see
-// multiply_fragments(). By whole warps. Indices have 32 bits: checked_linear_task().
+// multiply_fragments(). By whole warps. The tiles are of one group (operand_tiles.h), or of few
+// tokens.
+//
+// A prompt's kernels have 32 tiles a lane, while the tensor cores wait: so whatever does not depend
+// on the tile is computed once. Indices have 32 bits: checked_linear_task().
 template <uint32_t kTiles>
 class PanelOutputs {
  public:
@@ -59,9 +63,10 @@ class PanelOutputs {
   // What the sums are added to, all of it at once and before they are there: each is a walk to
   // memory and back. kAddToOut.
   __device__ void load_before(float (&before)[kTiles][4]) const {
+    const LanePlaces places(*this);
 #pragma unroll
     for (uint32_t i = 0; i < kTiles * 4; ++i) {
-      before[i / 4][i % 4] = has_place(i) ? task_.args.out[place_of(i)] : 0.0F;
+      before[i / 4][i % 4] = places.has(i) ? *places.at(i) : 0.0F;
     }
   }
 
@@ -82,61 +87,105 @@ class PanelOutputs {
       const float (&bias)[2], const float (&before)[kTiles][4], float (&sums)[kTiles][4]
   ) const {
     add_bias(bias, sums);
-    if (task_.args.epilogue == LinearEpilogue::kSiluMul) return store_activation(sums);
-    if (task_.args.epilogue == LinearEpilogue::kAddToOut) {
-#pragma unroll
-      for (uint32_t i = 0; i < kTiles * 4; ++i) {
-        sums[i / 4][i % 4] = before[i / 4][i % 4] + sums[i / 4][i % 4];
-      }
+    switch (task_.args.epilogue) {
+      case LinearEpilogue::kStore:
+        return store(sums);
+      case LinearEpilogue::kAddToOut:
+        return store_sums(before, sums);
+      case LinearEpilogue::kSiluMul:
+        return store_activation(sums);
     }
-    store(sums);
+  }
+
+  // The same, one by one.
+  __device__ void add_bias(const float (&bias)[2], float (&sums)[kTiles][4]) const {
+    if (task_.args.bias == nullptr) return;
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles * 4; ++i) sums[i / 4][i % 4] += bias[i % 4 / 2];
+  }
+  __device__ void store(const float (&values)[kTiles][4]) const {
+    const LanePlaces places(*this);
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles * 4; ++i) {
+      if (places.has(i)) *places.at(i) = values[i / 4][i % 4];
+    }
+  }
+  __device__ void store_sums(const float (&before)[kTiles][4], const float (&sums)[kTiles][4])
+      const {
+    const LanePlaces places(*this);
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles * 4; ++i) {
+      if (places.has(i)) *places.at(i) = before[i / 4][i % 4] + sums[i / 4][i % 4];
+    }
+  }
+  // A core of the result is written as one: 128 bytes, a word a lane.
+  __device__ void store_activation(const float (&sums)[kTiles][4]) const {
+    const uint32_t group = lane_index() / 4;
+    const uint32_t t = lane_index() % 4;
+    const uint32_t num_tokens = num_tokens_from(group);
+    const size_t num_chunks = num_chunks_of(task_.num_outputs);
+    // Rows that are not there become padding, which is there.
+    BFloat16Bits* const first =
+        task_.args.activation +
+        token_element(first_token(group), first_row_ + t * 2, task_.num_outputs, task_.num_tokens);
+    const size_t stride = token_tile_stride(num_chunks, task_.num_tokens);
+#pragma unroll
+    for (uint32_t tile = 0; tile < kTiles; ++tile) {
+      float values[2];
+      for (uint32_t i = 0; i < 2; ++i) values[i] = silu(sums[tile][i]) * sums[tile][2 + i];
+      // Of row g tokens 2t and 2t + 1; wanted of token g rows 2t and 2t + 1.
+      const uint32_t of_row = bfloat16_pair(values[0], values[1]);
+      const uint32_t lower = shuffle(of_row, 2 * t * 4 + group / 2);
+      const uint32_t upper = shuffle(of_row, (2 * t + 1) * 4 + group / 2);
+      const uint32_t word =
+          group % 2 == 0 ? (lower & 0xFFFFU) | upper << 16 : lower >> 16 | (upper & 0xFFFF0000U);
+      if (tile * kTileTokens < num_tokens) store_word(first + tile * stride, word);
+    }
   }
 
  private:
+  // Where a lane's sums[i / 4][i % 4] belong in out, of those that have a place.
+  class LanePlaces {
+   public:
+    __device__ explicit LanePlaces(const PanelOutputs& outputs)
+        : stride_(outputs.task_.num_outputs),
+          num_tokens_(outputs.num_tokens_from(lane_index() % 4 * 2)),
+          has_row_{outputs.row() < stride_, outputs.row() + 8 < stride_},
+          first_(
+              outputs.task_.args.out + outputs.first_token(lane_index() % 4 * 2) * stride_ +
+              outputs.row()
+          ) {}
+
+    __device__ bool has(uint32_t i) const {
+      return token_of(i) < num_tokens_ && has_row_[i % 4 / 2];
+    }
+    __device__ float* at(uint32_t i) const {
+      return first_ + token_of(i) * stride_ + i % 4 / 2 * 8;
+    }
+
+   private:
+    // Behind the lane's first.
+    __device__ static uint32_t token_of(uint32_t i) { return i / 4 * kTileTokens + i % 2; }
+
+    uint32_t stride_;
+    uint32_t num_tokens_;
+    bool has_row_[2];
+    float* first_;
+  };
+
   __device__ bool is_silu_mul() const {
     return task_.args.epilogue == LinearEpilogue::kSiluMul;
   }
   __device__ uint32_t row() const {
     return first_row_ + lane_index() / 4;
   }
-
-  __device__ void add_bias(const float (&bias)[2], float (&sums)[kTiles][4]) const {
-    if (task_.args.bias == nullptr) return;
-#pragma unroll
-    for (uint32_t i = 0; i < kTiles * 4; ++i) sums[i / 4][i % 4] += bias[i % 4 / 2];
+  __device__ uint32_t first_token(uint32_t of_tile) const {
+    return first_tile_ * kTileTokens + of_tile;
   }
-
-  // kStore and kAddToOut: what is ready.
-  __device__ void store(const float (&values)[kTiles][4]) const {
-#pragma unroll
-    for (uint32_t i = 0; i < kTiles * 4; ++i) {
-      if (has_place(i)) task_.args.out[place_of(i)] = values[i / 4][i % 4];
-    }
-  }
-
-  // kSiluMul. A core of the result is written as one: 128 bytes, a word a lane.
-  __device__ void store_activation(const float (&sums)[kTiles][4]) const {
-    const uint32_t group = lane_index() / 4;
-    const uint32_t t = lane_index() % 4;
-#pragma unroll
-    for (uint32_t tile = 0; tile < kTiles; ++tile) {
-      float values[2];
-      for (uint32_t i = 0; i < 2; ++i) {
-        values[i] = silu(sums[tile][i]) * sums[tile][2 + i];
-      }
-      // Of row g tokens 2t and 2t + 1; wanted of token g rows 2t and 2t + 1.
-      const uint32_t of_row = bfloat16_pair(values[0], values[1]);
-      const uint32_t first = shuffle(of_row, 2 * t * 4 + group / 2);
-      const uint32_t second = shuffle(of_row, (2 * t + 1) * 4 + group / 2);
-      const uint32_t word =
-          group % 2 == 0 ? (first & 0xFFFFU) | second << 16 : first >> 16 | (second & 0xFFFF0000U);
-      const uint32_t token = (first_tile_ + tile) * kTileTokens + group;
-      if (token >= task_.num_tokens) continue;
-      // Rows that are not there become padding, which is there.
-      const size_t element =
-          token_element(token, first_row_ + t * 2, task_.num_outputs, task_.num_tokens);
-      store_word(task_.args.activation + element, word);
-    }
+  // Tokens that there are from that one of the first tile on.
+  __device__ uint32_t num_tokens_from(uint32_t of_tile) const {
+    const uint32_t first = first_token(of_tile);
+    return first < task_.num_tokens ? task_.num_tokens - first : 0;
   }
 
   // Of the lane's first or second row.
@@ -145,17 +194,6 @@ class PanelOutputs {
   }
   __device__ uint32_t bias_row(uint32_t i) const {
     return row() + i * (is_silu_mul() ? task_.num_outputs : 8);
-  }
-
-  // Of sums[i / 4][i % 4] in out.
-  __device__ uint32_t token_of(uint32_t i) const {
-    return (first_tile_ + i / 4) * kTileTokens + lane_index() % 4 * 2 + i % 2;
-  }
-  __device__ bool has_place(uint32_t i) const {
-    return token_of(i) < task_.num_tokens && row() + i % 4 / 2 * 8 < task_.num_outputs;
-  }
-  __device__ uint32_t place_of(uint32_t i) const {
-    return token_of(i) * task_.num_outputs + row() + i % 4 / 2 * 8;
   }
 
   const LinearTask& task_;

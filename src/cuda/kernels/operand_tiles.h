@@ -91,6 +91,12 @@ constexpr size_t token_tile_chunk(size_t tile, size_t chunk, size_t num_chunks, 
   return ((((tile >> shift) * num_chunks + chunk) << shift) + of_group) * kTileChunkElements;
 }
 
+// From a tile's chunk to the same one of the next tile of its group; of few tokens, of the next
+// group.
+constexpr size_t token_tile_stride(size_t num_chunks, size_t num_tokens) {
+  return (group_tiles_log2(num_tokens) == 0 ? num_chunks : 1) * kTileChunkElements;
+}
+
 // Where an element of a token lies; `num_tokens`: all there are. Two inputs from a multiple of two
 // on are neighbours; token_columns.cuh has where eight are.
 constexpr size_t token_element(size_t token, size_t input, size_t num_inputs, size_t num_tokens) {

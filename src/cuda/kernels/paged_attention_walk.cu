@@ -253,7 +253,7 @@ class TileWalk {
           // Of what is not seen: exp(-104), which is 0.
           const float first = exponential_to_one(pair[0] - maxima[row]);
           const float second = exponential_to_one(pair[1] - maxima[row]);
-          words[i] = bfloat16_numbers(first, second);
+          words[i] = bfloat16_pair(first, second);
           sums[row][tile % 4][0] += lower_bfloat16(words[i]);
           sums[row][tile % 4][1] += upper_bfloat16(words[i]);
         }

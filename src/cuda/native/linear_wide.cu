@@ -1,5 +1,6 @@
-#include "base/check.h"
-#include "base/math.h"
+#include <cstdint>
+#include <type_traits>
+
 #include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/linear_task.cuh"
 #include "cuda/kernels/linear_wide.h"
@@ -11,179 +12,271 @@ namespace {
 static_assert(kPanelsOfBlock == kGroupPanels);
 constexpr uint32_t kWeightBytes = kWeightChunkElements * 2;  // of a chunk
 
-// kTokens: of a block. Chunks in shared memory, first the weights of each, then the tokens.
-template <uint32_t kTokens>
-struct Stages {
-  static constexpr uint32_t kCount = kTokens == 256 ? 4 : 6;
-  static constexpr uint32_t kBytes = kWeightBytes + kTokens / kTileTokens * kTileBytes;  // of one
-  static constexpr size_t kNumBytes = size_t{kCount} * kBytes + ring_bytes(kCount);
+// A block's tile has kTokens tokens. What it has in shared memory: stages of a chunk each, of which
+// first the weights, then the tokens; the ring's barriers; and, where the inputs are summed in
+// parts (kHasParts), what there are no registers for of the totals over those before.
+template <uint32_t kTokens, bool kHasParts>
+struct WideBlock {
+  static constexpr uint32_t kTiles = kTokens / kTileTokens;
+  static constexpr uint32_t kSharedTiles = kHasParts && kTokens == 256 ? kTiles / 2 : 0;
+  static constexpr uint32_t kCount = kTokens < 192 ? 6 : kSharedTiles == 0 ? 4 : 3;
+  static constexpr uint32_t kStageBytes = kWeightBytes + kTiles * kTileBytes;
+  // As large as all blocks of tokens begin at a multiple of.
+  static constexpr uint32_t kCopyTokens = kTokens % kGroupTokens == 0 ? kGroupTokens : 64;
+
+  static constexpr size_t kRingBegin = size_t{kCount} * kStageBytes;
+  static constexpr size_t kTotalsBegin = kRingBegin + ring_bytes(kCount);
+  static constexpr size_t kNumBytes =
+      kTotalsBegin + size_t{kProductWarps} * kWarpThreads * kSharedTiles * sizeof(Words4);
 };
 
 #if MILLRACE_HAS_WGMMA
 
-// Chunks on their way through shared memory: filled by one warp, read by the others.
-template <uint32_t kTokens>
+// Chunks on their way through shared memory: filled by one thread, read by the warps that multiply.
+template <class Block>
 class OperandStages {
  public:
-  using Size = Stages<kTokens>;
-
   __device__ OperandStages()
-      : stages_(dynamic_shared<unsigned char>(0, Size::kCount * Size::kBytes)),
-        ring_(size_t{Size::kCount} * Size::kBytes) {}
+      : stages_(dynamic_shared<unsigned char>(0, Block::kCount * Block::kStageBytes)),
+        ring_(Block::kRingBegin) {}
 
-  __device__ const StageRing<Size::kCount>& ring() const { return ring_; }
+  __device__ const StageRing<Block::kCount>& ring() const { return ring_; }
 
-  // By one thread.
-  __device__ void fill(const LinearTask& task, size_t weight_group, size_t first_token) const {
-    constexpr uint32_t kCopyTokens = kTokens < kGroupTokens ? kTokens : kGroupTokens;
-    const size_t last_group = (task.args.num_tokens - 1) / kGroupTokens;
-    for (size_t chunk = 0; chunk < task.num_chunks; ++chunk) {
-      uint64_t* const filled = ring_.begin_filling(chunk, Size::kBytes);
-      copy_to_shared(
-          stage(chunk),
-          task.weights() + (weight_group * task.num_chunks + chunk) * kWeightChunkElements,
-          kWeightBytes,
-          filled
-      );
-      for (uint32_t i = 0; i < kTokens; i += kCopyTokens) {
-        // Beyond the last group: the last one again, whose sums nobody stores.
-        const size_t group = smaller_size((first_token + i) / kGroupTokens, last_group);
-        const size_t tile = first_token % kGroupTokens / kTileTokens;
-        copy_to_shared(
-            stage(chunk) + kWeightBytes + i / kTileTokens * kTileBytes,
-            task.args.x + (group * task.num_chunks + chunk) * kGroupChunkElements +
-                tile * kTileChunkElements,
-            kCopyTokens / kTileTokens * kTileBytes,
-            filled
-        );
+  // By one thread: all chunks of the block's tiles. The first weights are asked for before the
+  // kernel before has ended.
+  __device__ void fill(const LinearTask& task, WideTiles<Block::kTiles * kTileTokens> tiles) const {
+    const uint32_t num_ahead = Block::kCount < task.num_chunks ? Block::kCount : task.num_chunks;
+    for (uint32_t i = 0; i < num_ahead; ++i) copy_weights(task, tiles.tile(), i, i);
+    wait_for_previous_kernel();
+    for (uint32_t i = 0; i < num_ahead; ++i) copy_tokens(task, tiles.tile(), i, i);
+    uint32_t place = num_ahead;
+    for (uint32_t chunk = num_ahead; tiles.has_tile(); tiles.go_on(), chunk = 0) {
+      const WideTile tile = tiles.tile();
+      for (; chunk < task.num_chunks; ++chunk, ++place) {
+        copy_weights(task, tile, chunk, place);
+        copy_tokens(task, tile, chunk, place);
       }
     }
   }
 
   // A lane's words of a step of its warp's panel.
-  __device__ Words4 weights(size_t chunk, uint32_t step) const {
+  __device__ Words4 weights(uint32_t place, uint32_t step) const {
     const uint32_t tile = warp_index() * kChunkSteps + step;
     return load_words(
-        stage(chunk) + tile * (kWeightTileElements * 2) + lane_index() * sizeof(Words4)
+        stage(place) + tile * (kWeightTileElements * 2) + lane_index() * sizeof(Words4)
     );
   }
   // Of a chunk's first step.
-  __device__ uint64_t token_descriptor(size_t chunk) const {
-    return matrix_descriptor(stage(chunk) + kWeightBytes, kCoreElements * 2, kTileBytes);
+  __device__ uint64_t token_descriptor(uint32_t place) const {
+    return matrix_descriptor(stage(place) + kWeightBytes, kCoreElements * 2, kTileBytes);
   }
 
  private:
-  __device__ unsigned char* stage(size_t chunk) const {
-    return stages_ + ring_.stage_of(chunk) * Size::kBytes;
+  // `place`: of the chunk among all that the block has.
+  __device__ void copy_weights(
+      const LinearTask& task, const WideTile& tile, uint32_t chunk, uint32_t place
+  ) const {
+    ring_.begin_filling(place, Block::kStageBytes);
+    const size_t piece = size_t{tile.weight_group} * task.num_chunks + chunk;
+    copy_to_shared(
+        stage(place),
+        task.weights() + piece * kWeightChunkElements,
+        kWeightBytes,
+        ring_.filled(place)
+    );
+  }
+  __device__ void copy_tokens(
+      const LinearTask& task, const WideTile& tile, uint32_t chunk, uint32_t place
+  ) const {
+    constexpr uint32_t kCopyTiles = Block::kCopyTokens / kTileTokens;
+    constexpr uint32_t kGroupTiles = kGroupTokens / kTileTokens;
+    const uint32_t last_group = (task.num_tokens - 1) / kGroupTokens;
+#pragma unroll
+    for (uint32_t i = 0; i < Block::kTiles; i += kCopyTiles) {
+      // Beyond the last group: the last one again, whose sums nobody stores.
+      const uint32_t first = tile.first_token_tile + i;
+      const uint32_t own_group = first / kGroupTiles;
+      const size_t group = own_group < last_group ? own_group : last_group;
+      copy_to_shared(
+          stage(place) + kWeightBytes + i * kTileBytes,
+          task.args.x + (group * task.num_chunks + chunk) * kGroupChunkElements +
+              first % kGroupTiles * kTileChunkElements,
+          kCopyTiles * kTileBytes,
+          ring_.filled(place)
+      );
+    }
+  }
+
+  __device__ unsigned char* stage(uint32_t place) const {
+    return stages_ + ring_.stage_of(place) * Block::kStageBytes;
   }
 
   unsigned char* stages_;
-  StageRing<Size::kCount> ring_;
+  StageRing<Block::kCount> ring_;
 };
 
-// The product of a warp's panel and a block's tokens. kHasParts: the inputs are summed in parts.
+constexpr float kNothing = -0.0F;  // what changes no sum
+
+// The products of a warp's panels and the tokens of its block's tiles.
 //
-// Weights go from shared memory to registers while the chunk before is multiplied: loads from
-// global memory, however far ahead, would all be waited for where a group of products begins.
-template <uint32_t kTokens, bool kHasParts>
+// Weights go from shared memory to registers, half a chunk at a time, while the half before is
+// multiplied: loads from global memory, however far ahead, would all be waited for where a group of
+// products begins.
+template <class Block, bool kHasParts>
 class PanelProduct {
  public:
-  static constexpr uint32_t kTiles = kTokens / kTileTokens;
+  static constexpr uint32_t kTiles = Block::kTiles;
 
-  __device__ PanelProduct(const LinearTask& task, const OperandStages<kTokens>& stages)
-      : task_(task), stages_(stages) {}
+  __device__ PanelProduct(const LinearTask& task, const OperandStages<Block>& stages)
+      : task_(task),
+        stages_(stages),
+        shared_totals_(
+            dynamic_shared<Words4>(
+                Block::kTotalsBegin, size_t{Block::kSharedTiles} * kProductWarps * kWarpThreads
+            ) +
+            threadIdx.x
+        ) {}
 
-  // `result`: zeros, then the sums. `sums`: zeros, of a part; the same array where there is one.
-  __device__ void run(float (&sums)[kTiles][4], float (&result)[kTiles][4]) {
-    Words4 even[kChunkSteps];
-    Words4 odd[kChunkSteps];
-    load_weights(0, even);
-    for (size_t chunk = 0; chunk < task_.num_chunks; chunk += 2) {
-      add_chunk(chunk, even, odd, sums, result);
-      if (chunk + 1 < task_.num_chunks) add_chunk(chunk + 1, odd, even, sums, result);
+  // Of the next tile. `sums`: zeros, then the sums.
+  __device__ void run(float (&sums)[kTiles][4]) {
+    const uint32_t num_chunks = task_.num_chunks;
+    end_ = place_ + num_chunks;
+    stages_.ring().wait_for_chunk(place_);
+    load_weights(place_, 0, first_);
+    if constexpr (kHasParts) {
+      add_parts(sums);
+    } else {
+      add_chunks(num_chunks, sums);
     }
-    wait_for_sums(sums);
   }
 
  private:
-  __device__ void load_weights(size_t chunk, Words4 (&weights)[kChunkSteps]) const {
-    stages_.ring().wait_for_chunk(chunk);
+  static constexpr uint32_t kHalfSteps = kChunkSteps / 2;
+  static constexpr uint32_t kOwnTiles = kTiles - Block::kSharedTiles;
+
+  __device__ void load_weights(uint32_t place, uint32_t first_step, Words4 (&weights)[kHalfSteps])
+      const {
 #pragma unroll
-    for (uint32_t i = 0; i < kChunkSteps; ++i) weights[i] = stages_.weights(chunk, i);
+    for (uint32_t i = 0; i < kHalfSteps; ++i) weights[i] = stages_.weights(place, first_step + i);
   }
 
-  // `own` are the chunk's weights; `next` become those of the one after it.
-  __device__ void add_chunk(
-      size_t chunk,
-      const Words4 (&own)[kChunkSteps],
-      Words4 (&next)[kChunkSteps],
-      float (&sums)[kTiles][4],
-      float (&result)[kTiles][4]
-  ) {
-    const uint64_t tokens = stages_.token_descriptor(chunk);
+  __device__ void multiply(
+      uint32_t first_step, const Words4 (&weights)[kHalfSteps], float (&sums)[kTiles][4]
+  ) const {
+    const uint64_t tokens = stages_.token_descriptor(place_) + first_step * kDescriptorStep;
     begin_products();
 #pragma unroll
-    for (uint32_t i = 0; i < kChunkSteps; ++i) {
-      multiply_wide(sums, own[i].words, tokens + i * kDescriptorStep);
+    for (uint32_t i = 0; i < kHalfSteps; ++i) {
+      multiply_wide(sums, weights[i].words, tokens + i * kDescriptorStep);
     }
     end_products();
-    // The chunk before is done with: its tokens, and its weights, which `next` were.
-    wait_for_products<1>();
-    if (chunk > 0) stages_.ring().release(chunk - 1);
-    if (chunk + 1 < task_.num_chunks) load_weights(chunk + 1, next);
-    if (kHasParts) end_part(chunk, sums, result);
   }
 
-  // After a part's last chunk: its sums are added to those before it.
-  __device__ void end_part(size_t chunk, float (&sums)[kTiles][4], float (&result)[kTiles][4]) {
-    if (chunk + 1 != task_.part_begin(part_ + 1)) return;
-    wait_for_sums(sums);
-#pragma unroll
-    for (uint32_t i = 0; i < kTiles * 4; ++i) {
-      float& sum = sums[i / 4][i % 4];
-      float& all = result[i / 4][i % 4];
-      all = part_ == 0 ? sum : all + sum;
-      sum = 0.0F;
+  // The next so many.
+  __device__ void add_chunks(uint32_t count, float (&sums)[kTiles][4]) {
+#pragma unroll 1
+    for (const uint32_t end = place_ + count; place_ < end; ++place_) {
+      multiply(0, first_, sums);
+      // The chunk before is done with.
+      wait_for_products<1>();
+      if (place_ > end - count) stages_.ring().release(place_ - 1);
+      load_weights(place_, kHalfSteps, second_);
+      multiply(kHalfSteps, second_, sums);
+      wait_for_products<1>();
+      if (place_ + 1 == end_) continue;
+      stages_.ring().wait_for_chunk(place_ + 1);
+      load_weights(place_ + 1, 0, first_);
     }
-    ++part_;
+    wait_for_sums(sums);
+    stages_.ring().release(place_ - 1);
+  }
+
+  // All of the tile's, in parts.
+  __device__ void add_parts(float (&sums)[kTiles][4]) {
+    float totals[kOwnTiles][4];
+#pragma unroll
+    for (uint32_t i = 0; i < kOwnTiles * 4; ++i) totals[i / 4][i % 4] = kNothing;
+    const uint32_t last = task_.num_parts() - 1;
+#pragma unroll 1
+    for (uint32_t part = 0; part < last; ++part) {
+      add_chunks(task_.part_begin(part + 1) - task_.part_begin(part), sums);
+      add_to_totals(part, totals, sums);
+    }
+    add_chunks(task_.num_chunks - task_.part_begin(last), sums);
+    add_totals(totals, sums);
+  }
+
+  // A part's sums to those of all before it, some of which wait in shared memory.
+  __device__ void add_to_totals(
+      uint32_t part, float (&totals)[kOwnTiles][4], float (&sums)[kTiles][4]
+  ) const {
+#pragma unroll
+    for (uint32_t i = 0; i < kOwnTiles * 4; ++i) totals[i / 4][i % 4] += sums[i / 4][i % 4];
+#pragma unroll
+    for (uint32_t tile = kOwnTiles; tile < kTiles; ++tile) {
+      Words4* const total = shared_total(tile);
+      Words4 words = part > 0 ? load_words(total) : Words4{};
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        const float before = part > 0 ? float_from_bits(words.words[i]) : kNothing;
+        words.words[i] = bits_from_float(before + sums[tile][i]);
+      }
+      store_words(total, words);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kTiles * 4; ++i) sums[i / 4][i % 4] = 0.0F;
+  }
+  // The last part's become all.
+  __device__ void add_totals(const float (&totals)[kOwnTiles][4], float (&sums)[kTiles][4]) const {
+#pragma unroll
+    for (uint32_t tile = 0; tile < kTiles; ++tile) {
+      const Words4 shared = tile < kOwnTiles ? Words4{} : load_words(shared_total(tile));
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        const float total = tile < kOwnTiles ? totals[tile < kOwnTiles ? tile : 0][i]
+                                             : float_from_bits(shared.words[i]);
+        sums[tile][i] = total + sums[tile][i];
+      }
+    }
+  }
+  __device__ Words4* shared_total(uint32_t tile) const {
+    return shared_totals_ + (tile - kOwnTiles) * (kProductWarps * kWarpThreads);
   }
 
   const LinearTask& task_;
-  const OperandStages<kTokens>& stages_;
-  uint32_t part_ = 0;
+  const OperandStages<Block>& stages_;
+  Words4* shared_totals_;  // [kSharedTiles][kProductWarps * kWarpThreads], the thread's first
+  uint32_t place_ = 0;     // of the chunk, among all that the block has
+  uint32_t end_ = 0;       // of the tile's
+  Words4 first_[kHalfSteps];
+  Words4 second_[kHalfSteps];
 };
 
 #endif  // MILLRACE_HAS_WGMMA
 
-// Grid: blocks of tokens, which share weights and so lie side by side; of panels.
 template <uint32_t kTokens, bool kHasParts>
 __global__ void __launch_bounds__(kThreads, 1)
     wide_kernel(const __grid_constant__ LinearTask task) {
 #if MILLRACE_HAS_WGMMA
-  const OperandStages<kTokens> stages;
+  using Block = WideBlock<kTokens, kHasParts>;
+  const OperandStages<Block> stages;
+  WideTiles<kTokens> tiles(task);
   if (threadIdx.x == 0) stages.ring().create(1);
   sync_block();
   allow_next_kernel();
   if (warp_index() >= kProductWarps) {
     give_registers<kCopyRegisters>();
-    wait_for_previous_kernel();
-    if (threadIdx.x == kProductWarps * kWarpThreads) {
-      stages.fill(task, blockIdx.y, static_cast<size_t>(blockIdx.x) * kTokens);
-    }
+    if (threadIdx.x == kProductWarps * kWarpThreads) stages.fill(task, tiles);
     return;
   }
   take_registers<kProductRegisters>();
   wait_for_previous_kernel();
-  const uint32_t panel = blockIdx.y * kPanelsOfBlock + warp_index();
-  using Product = PanelProduct<kTokens, kHasParts>;
-  float sums[Product::kTiles][4] = {};
-  if (kHasParts) {
-    float of_part[Product::kTiles][4] = {};
-    Product(task, stages).run(of_part, sums);
-  } else {
-    Product(task, stages).run(sums, sums);
+  PanelProduct<Block, kHasParts> product(task, stages);
+  for (; tiles.has_tile(); tiles.go_on()) {
+    float sums[Block::kTiles][4] = {};
+    product.run(sums);
+    finish(task, tiles.tile(), sums);
   }
-  if (panel < task.num_panels) finish(task, panel, sums);
 #endif
 }
 
@@ -191,28 +284,32 @@ template <uint32_t kTokens, bool kHasParts>
 void launch_wide(StreamHandle stream, const LinearTask& task) {
   launch(
       stream,
-      {.grid =
-           {grid_width(div_ceil(task.args.num_tokens, size_t{kTokens})),
-            grid_height(div_ceil(size_t{task.num_panels}, size_t{kPanelsOfBlock}))},
-       .block = {kThreads},
-       .num_shared_bytes = Stages<kTokens>::kNumBytes},
+      wide_shape(task, kTokens, WideBlock<kTokens, kHasParts>::kNumBytes),
       wide_kernel<kTokens, kHasParts>,
       task
   );
 }
 
-// Tokens of a block: those with which the device is done first, as blocks come in rounds of one for
-// each multiprocessor. A block of fewer tokens takes less time, and more of it for each token, as
-// it loads its weights all the same: measured, 64 take about half of what 256 take.
+// Tokens of a tile: those with which the device is done first. In cycles, of a chunk and of what
+// follows a tile's sums: a chunk's weights go to shared memory and from there to registers, its
+// tokens to shared memory and twice from there to the tensor cores, 128 bytes a cycle.
 template <bool kHasParts>
 void launch_fastest(StreamHandle stream, const LinearTask& task) {
-  const size_t of_64 = wide_cost(task, 64, 10);
-  const size_t of_128 = wide_cost(task, 128, 14);
-  if (!kHasParts && wide_cost(task, 256, 20) < (of_64 < of_128 ? of_64 : of_128)) {
-    return launch_wide<256, false>(stream, task);
-  }
-  of_64 < of_128 ? launch_wide<64, kHasParts>(stream, task)
-                 : launch_wide<128, kHasParts>(stream, task);
+  size_t least = SIZE_MAX;
+  void (*fastest)(StreamHandle, const LinearTask&) = nullptr;
+  const auto consider = [&]<uint32_t kTokens>(std::integral_constant<uint32_t, kTokens>) {
+    constexpr size_t kOfChunk = 256 + size_t{kTokens} * 3;
+    const size_t of_tile = task.num_chunks * kOfChunk + 1000 + kTokens * 16;
+    const size_t cost = wide_cost(task, kTokens, of_tile);
+    if (cost >= least) return;
+    least = cost;
+    fastest = launch_wide<kTokens, kHasParts>;
+  };
+  consider(std::integral_constant<uint32_t, 256>());
+  consider(std::integral_constant<uint32_t, 192>());
+  consider(std::integral_constant<uint32_t, 128>());
+  consider(std::integral_constant<uint32_t, 64>());
+  fastest(stream, task);
 }
 
 }  // namespace

@@ -45,75 +45,90 @@ class CodeStages {
 
   __device__ const StageRing<Block::kCount>& ring() const { return ring_; }
 
-  // By the thread that has the panels of a block from `copier` * kPanelsOfCopier on. The first one
-  // has the tokens too.
-  __device__ void fill(const QuantizedTask& task, uint32_t copier) const {
-    constexpr uint32_t kPanelsOfCopier = kPanelsOfBlock / kCopyWarps;
-    const uint32_t num_token_bytes = copier == 0 ? Block::kTokenBytes : 0;
-    for (uint32_t chunk = 0; chunk < task.product.num_chunks; ++chunk) {
-      const uint32_t num_scale_bytes = chunk % kPairChunks == 0 ? kPairScaleBytes : 0;
-      uint64_t* const filled = ring_.begin_filling(
-          chunk, num_token_bytes + kPanelsOfCopier * (Block::kCodeBytes + num_scale_bytes)
-      );
-      if (copier == 0) copy_tokens(task, chunk, filled);
+  // By the thread that has the panels of a block from `copier` * kPanelsOfCopier on: of all chunks
+  // of the block's tiles. The first one has the tokens too.
+  __device__ void fill(const QuantizedTask& task, WideTiles<kTokens> tiles, uint32_t copier) const {
+    uint32_t place = 0;
+    for (; tiles.has_tile(); tiles.go_on()) {
+      const WideTile tile = tiles.tile();
+      const unsigned char* panels[kPanelsOfCopier];
 #pragma unroll
       for (uint32_t i = 0; i < kPanelsOfCopier; ++i) {
-        const uint32_t warp = copier * kPanelsOfCopier + i;
         // Beyond the last panel: the last one again, whose sums nobody stores.
-        const uint32_t index = blockIdx.y * kPanelsOfBlock + warp;
+        const uint32_t index = tile.first_panel() + copier * kPanelsOfCopier + i;
         const uint32_t last = task.product.num_panels - 1;
-        const unsigned char* const panel = task.panel(index < last ? index : last);
-        copy_to_shared(
-            codes(chunk, warp), panel + chunk * Block::kCodeBytes, Block::kCodeBytes, filled
+        panels[i] = task.panel(index < last ? index : last);
+      }
+      for (uint32_t chunk = 0; chunk < task.product.num_chunks; ++chunk, ++place) {
+        const uint32_t num_scale_bytes = chunk % kPairChunks == 0 ? kPairScaleBytes : 0;
+        const uint32_t num_token_bytes = copier == 0 ? Block::kTokenBytes : 0;
+        ring_.begin_filling(
+            place, num_token_bytes + kPanelsOfCopier * (Block::kCodeBytes + num_scale_bytes)
         );
-        if (num_scale_bytes == 0) continue;
-        copy_to_shared(
-            scales(chunk, warp),
-            panel + task.scales_begin + chunk / kPairChunks * kPairScaleBytes,
-            kPairScaleBytes,
-            filled
-        );
+        if (copier == 0) copy_tokens(task, tile, chunk, place);
+#pragma unroll
+        for (uint32_t i = 0; i < kPanelsOfCopier; ++i) {
+          const uint32_t warp = copier * kPanelsOfCopier + i;
+          copy_to_shared(
+              codes(place, warp),
+              panels[i] + chunk * Block::kCodeBytes,
+              Block::kCodeBytes,
+              ring_.filled(place)
+          );
+          if (num_scale_bytes == 0) continue;
+          copy_to_shared(
+              scales(place, warp),
+              panels[i] + task.scales_begin + chunk / kPairChunks * kPairScaleBytes,
+              kPairScaleBytes,
+              ring_.filled(place)
+          );
+        }
       }
     }
   }
 
   // What a lane has of a chunk of its warp's panel.
-  __device__ void load_pieces(uint32_t chunk, Words4 (&pieces)[Codes::kPieces]) const {
-    const unsigned char* const from = codes(chunk, warp_index()) + lane_index() * sizeof(Words4);
+  __device__ void load_pieces(uint32_t place, Words4 (&pieces)[Codes::kPieces]) const {
+    const unsigned char* const from = codes(place, warp_index()) + lane_index() * sizeof(Words4);
 #pragma unroll
     for (uint32_t i = 0; i < Codes::kPieces; ++i) pieces[i] = load_words(from + i * kPieceBytes);
   }
   // Of a pair, whose first chunk is given: four bytes (code_tiles.h).
-  __device__ uint32_t load_scales(uint32_t chunk) const {
-    return load_word(scales(chunk, warp_index()) + lane_index() / 4 * 4);
+  __device__ uint32_t load_scales(uint32_t place) const {
+    return load_word(scales(place, warp_index()) + lane_index() / 4 * 4);
   }
   // Of a chunk's first step.
-  __device__ uint64_t token_descriptor(uint32_t chunk) const {
-    return matrix_descriptor(stage(chunk), kCoreElements * 2, kTileBytes);
+  __device__ uint64_t token_descriptor(uint32_t place) const {
+    return matrix_descriptor(stage(place), kCoreElements * 2, kTileBytes);
   }
 
  private:
-  __device__ void copy_tokens(const QuantizedTask& task, uint32_t chunk, uint64_t* filled) const {
-    static_assert(kTokens <= kGroupTokens);
-    const size_t first = static_cast<size_t>(blockIdx.x) * kTokens;
-    const size_t group = first / kGroupTokens;
+  static constexpr uint32_t kPanelsOfCopier = kPanelsOfBlock / kCopyWarps;
+
+  // `place`: of the chunk among all that the block has.
+  __device__ void copy_tokens(
+      const QuantizedTask& task, const WideTile& tile, uint32_t chunk, uint32_t place
+  ) const {
+    static_assert(kGroupTokens % kTokens == 0);
+    constexpr uint32_t kGroupTiles = kGroupTokens / kTileTokens;
+    const size_t group = tile.first_token_tile / kGroupTiles;
     copy_to_shared(
-        stage(chunk),
+        stage(place),
         task.product.args.x + (group * task.product.num_chunks + chunk) * kGroupChunkElements +
-            first % kGroupTokens / kTileTokens * kTileChunkElements,
+            tile.first_token_tile % kGroupTiles * kTileChunkElements,
         Block::kTokenBytes,
-        filled
+        ring_.filled(place)
     );
   }
 
-  __device__ unsigned char* stage(uint32_t chunk) const {
-    return stages_ + ring_.stage_of(chunk) * Block::kStageBytes;
+  __device__ unsigned char* stage(uint32_t place) const {
+    return stages_ + ring_.stage_of(place) * Block::kStageBytes;
   }
-  __device__ unsigned char* codes(uint32_t chunk, uint32_t warp) const {
-    return stage(chunk) + Block::kTokenBytes + warp * Block::kCodeBytes;
+  __device__ unsigned char* codes(uint32_t place, uint32_t warp) const {
+    return stage(place) + Block::kTokenBytes + warp * Block::kCodeBytes;
   }
-  __device__ unsigned char* scales(uint32_t chunk, uint32_t warp) const {
-    return stage(chunk) + Block::kScalesBegin + warp * kPairScaleBytes;
+  __device__ unsigned char* scales(uint32_t place, uint32_t warp) const {
+    return stage(place) + Block::kScalesBegin + warp * kPairScaleBytes;
   }
 
   unsigned char* stages_;
@@ -143,12 +158,13 @@ class CodeProduct {
             warp_index() * (kTiles * kWarpThreads) + lane_index()
         ) {}
 
-  // `sums`: zeros, then the sums.
+  // Of the next tile. `sums`: zeros, then the sums.
   __device__ void run(float (&sums)[kTiles][4]) {
     const uint32_t num_chunks = task_.product.num_chunks;
     Words4 even[kChunkSteps];
     Words4 odd[kChunkSteps];
-    load_weights<0>(0, even);
+    part_ = 0;
+    load_weights<0>(even);
 #pragma unroll 1
     for (uint32_t chunk = 0; chunk < num_chunks; chunk += kPairChunks) {
       add_chunk<0>(chunk, even, odd, sums);
@@ -158,13 +174,14 @@ class CodeProduct {
   }
 
  private:
-  // kOfPair: whether the chunk is the first of its pair, with which the scales come, or the second.
+  // Of the next chunk. kOfPair: whether it is the first of its pair, with which the scales come, or
+  // the second.
   template <uint32_t kOfPair>
-  __device__ void load_weights(uint32_t chunk, Words4 (&weights)[kChunkSteps]) {
+  __device__ void load_weights(Words4 (&weights)[kChunkSteps]) {
     Words4 pieces[Codes::kPieces];
-    stages_.ring().wait_for_chunk(chunk);
-    stages_.load_pieces(chunk, pieces);
-    if (kOfPair == 0) scales_ = stages_.load_scales(chunk);
+    stages_.ring().wait_for_chunk(place_);
+    stages_.load_pieces(place_, pieces);
+    if (kOfPair == 0) scales_ = stages_.load_scales(place_);
 #pragma unroll
     for (uint32_t i = 0; i < kChunkSteps; ++i) weights[i] = codes_.weights(pieces, i);
   }
@@ -177,7 +194,7 @@ class CodeProduct {
       Words4 (&next)[kChunkSteps],
       float (&sums)[kTiles][4]
   ) {
-    const uint64_t tokens = stages_.token_descriptor(chunk);
+    const uint64_t tokens = stages_.token_descriptor(place_);
     const uint32_t scales = scales_ >> (kOfPair * 16);
     float products[kTiles][4];
     begin_products();
@@ -187,9 +204,10 @@ class CodeProduct {
       multiply_wide(products, own[i].words, tokens + i * kDescriptorStep);
     }
     end_products();
-    if (chunk + 1 < task_.product.num_chunks) load_weights<1 - kOfPair>(chunk + 1, next);
+    ++place_;
+    if (chunk + 1 < task_.product.num_chunks) load_weights<1 - kOfPair>(next);
     wait_for_sums(products);
-    stages_.ring().release(chunk);
+    stages_.ring().release(place_ - 1);
     const float of_rows[2] = {
         static_cast<float>(scales & 0xFFU), static_cast<float>(scales >> 8 & 0xFFU)};
 #pragma unroll
@@ -229,6 +247,7 @@ class CodeProduct {
   const Codes& codes_;
   const CodeStages<Codes, kTokens>& stages_;
   Words4* totals_;       // [kTiles][kWarpThreads], the lane's first
+  uint32_t place_ = 0;   // of the chunk, among all that the block has
   uint32_t scales_ = 0;  // of the pair
   uint32_t part_ = 0;
 };
@@ -243,7 +262,6 @@ __device__ void scale_rows(const QuantizedTask& task, uint32_t panel, float (&su
 
 #endif  // MILLRACE_HAS_WGMMA
 
-// Grid: blocks of tokens, which share weights and so lie side by side; of panels.
 template <class Codes, uint32_t kTokens>
 __global__ void __launch_bounds__(kThreads, 1)
     wide_code_kernel(const __grid_constant__ QuantizedTask task) {
@@ -252,38 +270,36 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Codes codes(Product::Block::kTableBegin);
   const CodeStages<Codes, kTokens> stages;
   codes.create(task);
+  WideTiles<kTokens> tiles(task.product);
   if (threadIdx.x == 0) stages.ring().create(kCopyWarps);
   sync_block();
   allow_next_kernel();
   if (warp_index() >= kProductWarps) {
     give_registers<kCopyRegisters>();
     wait_for_previous_kernel();
-    if (lane_index() == 0) stages.fill(task, warp_index() - kProductWarps);
+    if (lane_index() == 0) stages.fill(task, tiles, warp_index() - kProductWarps);
     return;
   }
   take_registers<kProductRegisters>();
   wait_for_previous_kernel();
-  float sums[Product::kTiles][4] = {};
-  Product(task, codes, stages).run(sums);
-  const uint32_t panel = blockIdx.y * kPanelsOfBlock + warp_index();
-  if (panel >= task.product.num_panels) return;
-  scale_rows(task, panel, sums);
-  finish(task.product, panel, sums);
+  Product product(task, codes, stages);
+  for (; tiles.has_tile(); tiles.go_on()) {
+    const WideTile tile = tiles.tile();
+    float sums[Product::kTiles][4] = {};
+    product.run(sums);
+    if (tile.panel() < task.product.num_panels) scale_rows(task, tile.panel(), sums);
+    finish(task.product, tile, sums);
+  }
 #endif
 }
 
 template <class Codes, uint32_t kTokens>
 void launch_wide(StreamHandle stream, const QuantizedTask& task) {
   using Block = CodeBlock<Codes, kTokens>;
-  const LinearTask& product = task.product;
+  const size_t num_total_bytes = task.product.num_parts() > 1 ? Block::kTotalBytes : 0;
   launch(
       stream,
-      {.grid =
-           {grid_width(div_ceil(product.args.num_tokens, size_t{kTokens})),
-            grid_height(div_ceil(size_t{product.num_panels}, size_t{kPanelsOfBlock}))},
-       .block = {kThreads},
-       .num_shared_bytes =
-           Block::kTotalsBegin + (product.num_parts() > 1 ? Block::kTotalBytes : 0)},
+      wide_shape(task.product, kTokens, Block::kTotalsBegin + num_total_bytes),
       wide_code_kernel<Codes, kTokens>,
       task
   );

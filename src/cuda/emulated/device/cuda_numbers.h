@@ -6,8 +6,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/check.h"
-
 namespace millrace::cuda {
 
 inline double double_from_words(uint32_t lower, uint32_t upper) {
@@ -28,11 +26,10 @@ inline float smaller_number(float a, float b) {
   return std::fmin(a, b);
 }
 
-inline uint32_t bfloat16_numbers(float lower, float upper) {
-  CHECK(lower == lower && upper == upper, "numbers");
+inline uint32_t bfloat16_pair(float lower, float upper) {
   const auto rounded = [](float value) {
     const uint32_t bits = bits_from_float(value);
-    return (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+    return value == value ? (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16 : bits >> 16 | 0x40U;
   };
   return rounded(lower) | rounded(upper) << 16;
 }
@@ -41,7 +38,7 @@ inline uint32_t add_bfloat16_pairs(uint32_t a, uint32_t b) {
   const auto sum = [a, b](uint32_t shift) {
     return float_from_bits(a >> shift << 16) + float_from_bits(b >> shift << 16);
   };
-  return bfloat16_numbers(sum(0), sum(16));
+  return bfloat16_pair(sum(0), sum(16));
 }
 inline uint32_t bytes_as_halves(uint32_t word, uint32_t which, uint32_t upper) {
   const uint32_t bytes = word >> (16 * which);
@@ -56,6 +53,9 @@ inline uint32_t equal_bits(uint32_t a, uint32_t b, uint32_t mask) {
 
 inline float fused_multiply_add(float a, float b, float c) {
   return std::fma(a, b, c);
+}
+inline float approximate_reciprocal(float value) {
+  return value > 0x1p126F ? 0.0F : 1.0F / value;
 }
 inline float square_root(float value) {
   return std::sqrt(value);

@@ -1,5 +1,5 @@
 // What kernels do with bits and numbers, on a device. emulated/device/cuda_numbers.h has the same
-// names for the processor; every one gives the same bits in both.
+// names for the processor; every one but two gives the same bits in both.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,9 +28,9 @@ __device__ inline float smaller_number(float a, float b) {
   return fminf(a, b);
 }
 
-// Two numbers to bfloat16, to nearest, ties to even; the first in the lower half of the word.
-// REQUIRES: neither is NaN.
-__device__ inline uint32_t bfloat16_numbers(float lower, float upper) {
+// To bfloat16, to nearest, ties to even; the first in the lower half of the word. NaN becomes NaN,
+// though not the same one in both: a device has one only.
+__device__ inline uint32_t bfloat16_pair(float lower, float upper) {
   uint32_t result;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(upper), "f"(lower));
   return result;
@@ -61,6 +61,12 @@ __device__ inline uint32_t equal_bits(uint32_t a, uint32_t b, uint32_t mask) {
 // a * b + c, rounded once.
 __device__ inline float fused_multiply_add(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
+}
+// 1 / value within 2^-22 of itself, from 2^-126 to 2^126; beyond, zero. Not the same bits in both.
+__device__ inline float approximate_reciprocal(float value) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
+  return result;
 }
 // To nearest, as IEEE 754 says.
 __device__ inline float square_root(float value) {

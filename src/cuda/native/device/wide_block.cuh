@@ -1,6 +1,6 @@
 // What the kernels of many tokens (linear_wide.cu, linear_wide_quantized.cu) share: a block's
-// warps, the ring of chunks in its shared memory, what follows finished sums, and what is asked of
-// the device before a launch.
+// warps, the tiles that it has one after the other, the ring of chunks in its shared memory, what
+// follows finished sums, and what is asked of the device before a launch.
 #pragma once
 
 #include "base/math.h"
@@ -35,7 +35,8 @@ constexpr uint32_t kCopyRegisters = 40;
 constexpr uint32_t kProductRegisters = 232;
 
 // Stages of shared memory through which chunks go, filled by some threads, read by the warps that
-// multiply. Chunk c has stage c % kCount.
+// multiply. Chunk c of all that a block has, of one tile of its products after the other, has stage
+// c % kCount.
 template <uint32_t kCount>
 class StageRing {
  public:
@@ -52,51 +53,103 @@ class StageRing {
     publish_barriers();
   }
 
-  __device__ static uint32_t stage_of(size_t chunk) {
-    return static_cast<uint32_t>(chunk % kCount);
-  }
+  __device__ static uint32_t stage_of(uint32_t chunk) { return chunk % kCount; }
 
   // By each thread that fills: waits until nobody reads the chunk's stage, and says how many bytes
-  // it copies there, counted by the barrier that it gets.
-  __device__ uint64_t* begin_filling(size_t chunk, uint32_t num_bytes) const {
-    uint64_t* const filled = filled_ + stage_of(chunk);
+  // it copies there, counted by filled().
+  __device__ void begin_filling(uint32_t chunk, uint32_t num_bytes) const {
     wait_for_phase(emptied_ + stage_of(chunk), parity_of(chunk) ^ 1U);
-    arrive_and_expect(filled, num_bytes);
-    return filled;
+    arrive_and_expect(filled(chunk), num_bytes);
   }
+  __device__ uint64_t* filled(uint32_t chunk) const { return filled_ + stage_of(chunk); }
 
-  __device__ void wait_for_chunk(size_t chunk) const {
-    wait_for_phase(filled_ + stage_of(chunk), parity_of(chunk));
+  __device__ void wait_for_chunk(uint32_t chunk) const {
+    wait_for_phase(filled(chunk), parity_of(chunk));
   }
   // By each warp that has read it.
-  __device__ void release(size_t chunk) const {
+  __device__ void release(uint32_t chunk) const {
     if (lane_index() == 0) arrive(emptied_ + stage_of(chunk));
   }
 
  private:
-  __device__ static uint32_t parity_of(size_t chunk) {
-    return static_cast<uint32_t>(chunk / kCount) & 1U;
-  }
+  __device__ static uint32_t parity_of(uint32_t chunk) { return chunk / kCount & 1U; }
 
   uint64_t* filled_;
   uint64_t* emptied_;
 };
 
-// In pieces, since there are not registers enough for all that the sums are added to.
+// A tile of a product: a block's panels times its tokens.
+struct WideTile {
+  uint32_t weight_group;  // of kPanelsOfBlock panels
+  uint32_t first_token_tile;
+
+  __device__ uint32_t first_panel() const { return weight_group * kPanelsOfBlock; }
+  __device__ uint32_t panel() const { return first_panel() + warp_index(); }
+};
+
+// The tiles of a product that a block has, one after the other: every so manieth. Those that share
+// weights are neighbours, so that blocks ask for them at the same time.
+template <uint32_t kTokens>
+class WideTiles {
+ public:
+  __device__ explicit WideTiles(const LinearTask& task)
+      : num_token_blocks_(div_ceil(task.num_tokens, kTokens)),
+        num_tiles_(num_token_blocks_ * div_ceil(task.num_panels, kPanelsOfBlock)) {}
+
+  __device__ bool has_tile() const { return index_ < num_tiles_; }
+  __device__ void go_on() { index_ += gridDim.x; }
+  __device__ WideTile tile() const {
+    const uint32_t token_block = index_ % num_token_blocks_;
+    return {index_ / num_token_blocks_, token_block * (kTokens / kTileTokens)};
+  }
+
+ private:
+  uint32_t num_token_blocks_;
+  uint32_t num_tiles_;
+  uint32_t index_ = blockIdx.x;
+};
+
+// What follows a tile's finished sums, in pieces, since there are not registers enough for all that
+// they are added to. That of the next piece is under way meanwhile.
 template <uint32_t kTiles>
-__device__ void finish(const LinearTask& task, uint32_t panel, float (&sums)[kTiles][4]) {
-  constexpr uint32_t kAtOnce = 8;
+__device__ void finish(const LinearTask& task, const WideTile& tile, float (&sums)[kTiles][4]) {
+  constexpr uint32_t kPieceTiles = 8;
+  constexpr uint32_t kPieces = kTiles / kPieceTiles;
+  static_assert(kTiles % kPieceTiles == 0 && kGroupTokens / kTileTokens % kPieceTiles == 0);
+  if (tile.panel() >= task.num_panels) return;
+  const auto outputs = [&](uint32_t piece) {
+    const uint32_t first_tile = tile.first_token_tile + piece * kPieceTiles;
+    return PanelOutputs<kPieceTiles>(task, tile.panel(), first_tile);
+  };
+  float bias[2];
+  outputs(0).load_bias(bias);
+  const auto with_bias = [&](uint32_t piece, auto&& store) {
+    float of_piece[kPieceTiles][4];
 #pragma unroll
-  for (uint32_t first = 0; first < kTiles; first += kAtOnce) {
-    const PanelOutputs<kAtOnce> outputs(task, panel, blockIdx.x * kTiles + first);
-    float piece[kAtOnce][4];
-    float before[kAtOnce][4];
-    float bias[2];
-    outputs.load_bias(bias);
+    for (uint32_t i = 0; i < kPieceTiles * 4; ++i) {
+      of_piece[i / 4][i % 4] = sums[piece * kPieceTiles + i / 4][i % 4];
+    }
+    outputs(piece).add_bias(bias, of_piece);
+    store(of_piece);
+  };
+  if (task.args.epilogue == LinearEpilogue::kSiluMul) {
 #pragma unroll
-    for (uint32_t i = 0; i < kAtOnce * 4; ++i) piece[i / 4][i % 4] = sums[first + i / 4][i % 4];
-    if (task.args.epilogue == LinearEpilogue::kAddToOut) outputs.load_before(before);
-    outputs.finish(bias, before, piece);
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      with_bias(i, [&](const auto& of_piece) { outputs(i).store_activation(of_piece); });
+    }
+  } else if (task.args.epilogue == LinearEpilogue::kStore) {
+#pragma unroll
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      with_bias(i, [&](const auto& of_piece) { outputs(i).store(of_piece); });
+    }
+  } else {
+    float before[2][kPieceTiles][4];
+    outputs(0).load_before(before[0]);
+#pragma unroll
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      if (i + 1 < kPieces) outputs(i + 1).load_before(before[(i + 1) % 2]);
+      with_bias(i, [&](const auto& of_piece) { outputs(i).store_sums(before[i % 2], of_piece); });
+    }
   }
 }
 
@@ -119,12 +172,26 @@ inline uint32_t num_multiprocessors() {
   return static_cast<uint32_t>(count);
 }
 
-// How long a device takes for blocks of that many tokens, of which each takes `of_block`: blocks
-// come in rounds of one for each multiprocessor.
-inline size_t wide_cost(const LinearTask& task, size_t num_tokens, size_t of_block) {
-  const size_t num_blocks = div_ceil(task.args.num_tokens, num_tokens) *
-                            div_ceil(size_t{task.num_panels}, size_t{kPanelsOfBlock});
-  return div_ceil(num_blocks, size_t{num_multiprocessors()}) * of_block;
+// Of blocks of that many tokens.
+inline size_t num_wide_tiles(const LinearTask& task, size_t num_tokens) {
+  return div_ceil(task.args.num_tokens, num_tokens) *
+         div_ceil(size_t{task.num_panels}, size_t{kPanelsOfBlock});
+}
+
+// How long a device takes for tiles of that many tokens, of which each takes `of_tile`: a
+// multiprocessor has one after the other.
+inline size_t wide_cost(const LinearTask& task, size_t num_tokens, size_t of_tile) {
+  return div_ceil(num_wide_tiles(task, num_tokens), size_t{num_multiprocessors()}) * of_tile;
+}
+
+// A block for each multiprocessor, or for each tile, if these are fewer.
+inline LaunchShape wide_shape(const LinearTask& task, size_t num_tokens, size_t num_shared_bytes) {
+  const size_t num_tiles = num_wide_tiles(task, num_tokens);
+  const size_t num_blocks = num_multiprocessors();
+  return {
+      .grid = {grid_width(num_tiles < num_blocks ? num_tiles : num_blocks)},
+      .block = {kThreads},
+      .num_shared_bytes = num_shared_bytes};
 }
 
 }  // namespace millrace::cuda
