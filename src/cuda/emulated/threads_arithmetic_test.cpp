@@ -28,6 +28,27 @@ TEST(DeviceArithmetic, HasOneExponentialForNumbersUpToZero) {
   expect_same(-std::numeric_limits<float>::infinity());
 }
 
+// Every 509th float: of all 2^32 none differs, here and on an H100.
+TEST(DeviceArithmetic, HasTheSiluOfADivision) {
+  const auto expect_same = [](float x) {
+    const float divided = x / (1.0F + exponential(0.0F - x));
+    if (divided != divided) {
+      ASSERT_NE(silu(x), silu(x)) << x;
+    } else {
+      ASSERT_EQ(std::bit_cast<uint32_t>(silu(x)), std::bit_cast<uint32_t>(divided)) << x;
+    }
+  };
+  for (uint64_t bits = 0; bits <= 0xFFFFFFFFU; bits += 509) {
+    expect_same(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  }
+  for (const float x : {17.3F, -88.7228F, -88.7229F, -30.0F, 0x1p-24F, -0x1p-24F, 0x1p-149F}) {
+    expect_same(x);
+  }
+  expect_same(std::numeric_limits<float>::infinity());
+  expect_same(-std::numeric_limits<float>::infinity());
+  expect_same(std::numeric_limits<float>::quiet_NaN());
+}
+
 // Every 65537th float of either sign, infinities and NaNs among them.
 TEST(DeviceArithmetic, RoundsToTheProcessorsBfloat16) {
   for (uint64_t bits = 0; bits <= 0xFFFFFFFFU; bits += 65537) {

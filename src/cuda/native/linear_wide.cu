@@ -36,6 +36,8 @@ struct WideBlock {
 template <class Block>
 class OperandStages {
  public:
+  using Place = RingPlace<Block::kCount>;
+
   __device__ OperandStages()
       : stages_(dynamic_shared<unsigned char>(0, Block::kCount * Block::kStageBytes)),
         ring_(Block::kRingBegin) {}
@@ -46,13 +48,18 @@ class OperandStages {
   // kernel before has ended.
   __device__ void fill(const LinearTask& task, WideTiles<Block::kTiles * kTileTokens> tiles) const {
     const uint32_t num_ahead = Block::kCount < task.num_chunks ? Block::kCount : task.num_chunks;
-    for (uint32_t i = 0; i < num_ahead; ++i) copy_weights(task, tiles.tile(), i, i);
+    Place place;
+    for (uint32_t i = 0; i < num_ahead; ++i, place = place.next()) {
+      copy_weights(task, tiles.tile(), i, place);
+    }
     wait_for_previous_kernel();
-    for (uint32_t i = 0; i < num_ahead; ++i) copy_tokens(task, tiles.tile(), i, i);
-    uint32_t place = num_ahead;
+    place = {};
+    for (uint32_t i = 0; i < num_ahead; ++i, place = place.next()) {
+      copy_tokens(task, tiles.tile(), i, place);
+    }
     for (uint32_t chunk = num_ahead; tiles.has_tile(); tiles.go_on(), chunk = 0) {
       const WideTile tile = tiles.tile();
-      for (; chunk < task.num_chunks; ++chunk, ++place) {
+      for (; chunk < task.num_chunks; ++chunk, place = place.next()) {
         copy_weights(task, tile, chunk, place);
         copy_tokens(task, tile, chunk, place);
       }
@@ -60,21 +67,20 @@ class OperandStages {
   }
 
   // A lane's words of a step of its warp's panel.
-  __device__ Words4 weights(uint32_t place, uint32_t step) const {
+  __device__ Words4 weights(const Place& place, uint32_t step) const {
     const uint32_t tile = warp_index() * kChunkSteps + step;
     return load_words(
         stage(place) + tile * (kWeightTileElements * 2) + lane_index() * sizeof(Words4)
     );
   }
   // Of a chunk's first step.
-  __device__ uint64_t token_descriptor(uint32_t place) const {
+  __device__ uint64_t token_descriptor(const Place& place) const {
     return matrix_descriptor(stage(place) + kWeightBytes, kCoreElements * 2, kTileBytes);
   }
 
  private:
-  // `place`: of the chunk among all that the block has.
   __device__ void copy_weights(
-      const LinearTask& task, const WideTile& tile, uint32_t chunk, uint32_t place
+      const LinearTask& task, const WideTile& tile, uint32_t chunk, const Place& place
   ) const {
     ring_.begin_filling(place, Block::kStageBytes);
     const size_t piece = size_t{tile.weight_group} * task.num_chunks + chunk;
@@ -86,7 +92,7 @@ class OperandStages {
     );
   }
   __device__ void copy_tokens(
-      const LinearTask& task, const WideTile& tile, uint32_t chunk, uint32_t place
+      const LinearTask& task, const WideTile& tile, uint32_t chunk, const Place& place
   ) const {
     constexpr uint32_t kCopyTiles = Block::kCopyTokens / kTileTokens;
     constexpr uint32_t kGroupTiles = kGroupTokens / kTileTokens;
@@ -107,8 +113,8 @@ class OperandStages {
     }
   }
 
-  __device__ unsigned char* stage(uint32_t place) const {
-    return stages_ + ring_.stage_of(place) * Block::kStageBytes;
+  __device__ unsigned char* stage(const Place& place) const {
+    return stages_ + place.stage * Block::kStageBytes;
   }
 
   unsigned char* stages_;
@@ -125,6 +131,7 @@ constexpr float kNothing = -0.0F;  // what changes no sum
 template <class Block, bool kHasParts>
 class PanelProduct {
  public:
+  using Place = RingPlace<Block::kCount>;
   static constexpr uint32_t kTiles = Block::kTiles;
 
   __device__ PanelProduct(const LinearTask& task, const OperandStages<Block>& stages)
@@ -139,14 +146,13 @@ class PanelProduct {
 
   // Of the next tile. `sums`: zeros, then the sums.
   __device__ void run(float (&sums)[kTiles][4]) {
-    const uint32_t num_chunks = task_.num_chunks;
-    end_ = place_ + num_chunks;
+    num_left_ = task_.num_chunks;
     stages_.ring().wait_for_chunk(place_);
     load_weights(place_, 0, first_);
     if constexpr (kHasParts) {
       add_parts(sums);
     } else {
-      add_chunks(num_chunks, sums);
+      add_chunks(num_left_, sums);
     }
   }
 
@@ -154,8 +160,9 @@ class PanelProduct {
   static constexpr uint32_t kHalfSteps = kChunkSteps / 2;
   static constexpr uint32_t kOwnTiles = kTiles - Block::kSharedTiles;
 
-  __device__ void load_weights(uint32_t place, uint32_t first_step, Words4 (&weights)[kHalfSteps])
-      const {
+  __device__ void load_weights(
+      const Place& place, uint32_t first_step, Words4 (&weights)[kHalfSteps]
+  ) const {
 #pragma unroll
     for (uint32_t i = 0; i < kHalfSteps; ++i) weights[i] = stages_.weights(place, first_step + i);
   }
@@ -174,21 +181,24 @@ class PanelProduct {
 
   // The next so many.
   __device__ void add_chunks(uint32_t count, float (&sums)[kTiles][4]) {
+    Place before;
 #pragma unroll 1
-    for (const uint32_t end = place_ + count; place_ < end; ++place_) {
+    for (uint32_t i = 0; i < count; ++i) {
       multiply(0, first_, sums);
       // The chunk before is done with.
       wait_for_products<1>();
-      if (place_ > end - count) stages_.ring().release(place_ - 1);
+      if (i > 0) stages_.ring().release(before);
       load_weights(place_, kHalfSteps, second_);
       multiply(kHalfSteps, second_, sums);
       wait_for_products<1>();
-      if (place_ + 1 == end_) continue;
-      stages_.ring().wait_for_chunk(place_ + 1);
-      load_weights(place_ + 1, 0, first_);
+      before = place_;
+      place_ = place_.next();
+      if (--num_left_ == 0) break;
+      stages_.ring().wait_for_chunk(place_);
+      load_weights(place_, 0, first_);
     }
     wait_for_sums(sums);
-    stages_.ring().release(place_ - 1);
+    stages_.ring().release(before);
   }
 
   // All of the tile's, in parts.
@@ -246,8 +256,8 @@ class PanelProduct {
   const LinearTask& task_;
   const OperandStages<Block>& stages_;
   Words4* shared_totals_;  // [kSharedTiles][kProductWarps * kWarpThreads], the thread's first
-  uint32_t place_ = 0;     // of the chunk, among all that the block has
-  uint32_t end_ = 0;       // of the tile's
+  Place place_;            // of the next chunk
+  uint32_t num_left_ = 0;  // chunks of the tile
   Words4 first_[kHalfSteps];
   Words4 second_[kHalfSteps];
 };

@@ -36,6 +36,7 @@ template <class Codes, uint32_t kTokens>
 class CodeStages {
  public:
   using Block = CodeBlock<Codes, kTokens>;
+  using Place = RingPlace<Block::kCount>;
 
   __device__ CodeStages()
       : stages_(dynamic_shared<unsigned char>(
@@ -48,7 +49,7 @@ class CodeStages {
   // By the thread that has the panels of a block from `copier` * kPanelsOfCopier on: of all chunks
   // of the block's tiles. The first one has the tokens too.
   __device__ void fill(const QuantizedTask& task, WideTiles<kTokens> tiles, uint32_t copier) const {
-    uint32_t place = 0;
+    Place place;
     for (; tiles.has_tile(); tiles.go_on()) {
       const WideTile tile = tiles.tile();
       const unsigned char* panels[kPanelsOfCopier];
@@ -59,7 +60,7 @@ class CodeStages {
         const uint32_t last = task.product.num_panels - 1;
         panels[i] = task.panel(index < last ? index : last);
       }
-      for (uint32_t chunk = 0; chunk < task.product.num_chunks; ++chunk, ++place) {
+      for (uint32_t chunk = 0; chunk < task.product.num_chunks; ++chunk, place = place.next()) {
         const uint32_t num_scale_bytes = chunk % kPairChunks == 0 ? kPairScaleBytes : 0;
         const uint32_t num_token_bytes = copier == 0 ? Block::kTokenBytes : 0;
         ring_.begin_filling(
@@ -88,26 +89,25 @@ class CodeStages {
   }
 
   // What a lane has of a chunk of its warp's panel.
-  __device__ void load_pieces(uint32_t place, Words4 (&pieces)[Codes::kPieces]) const {
+  __device__ void load_pieces(const Place& place, Words4 (&pieces)[Codes::kPieces]) const {
     const unsigned char* const from = codes(place, warp_index()) + lane_index() * sizeof(Words4);
 #pragma unroll
     for (uint32_t i = 0; i < Codes::kPieces; ++i) pieces[i] = load_words(from + i * kPieceBytes);
   }
   // Of a pair, whose first chunk is given: four bytes (code_tiles.h).
-  __device__ uint32_t load_scales(uint32_t place) const {
+  __device__ uint32_t load_scales(const Place& place) const {
     return load_word(scales(place, warp_index()) + lane_index() / 4 * 4);
   }
   // Of a chunk's first step.
-  __device__ uint64_t token_descriptor(uint32_t place) const {
+  __device__ uint64_t token_descriptor(const Place& place) const {
     return matrix_descriptor(stage(place), kCoreElements * 2, kTileBytes);
   }
 
  private:
   static constexpr uint32_t kPanelsOfCopier = kPanelsOfBlock / kCopyWarps;
 
-  // `place`: of the chunk among all that the block has.
   __device__ void copy_tokens(
-      const QuantizedTask& task, const WideTile& tile, uint32_t chunk, uint32_t place
+      const QuantizedTask& task, const WideTile& tile, uint32_t chunk, const Place& place
   ) const {
     static_assert(kGroupTokens % kTokens == 0);
     constexpr uint32_t kGroupTiles = kGroupTokens / kTileTokens;
@@ -121,13 +121,13 @@ class CodeStages {
     );
   }
 
-  __device__ unsigned char* stage(uint32_t place) const {
-    return stages_ + ring_.stage_of(place) * Block::kStageBytes;
+  __device__ unsigned char* stage(const Place& place) const {
+    return stages_ + place.stage * Block::kStageBytes;
   }
-  __device__ unsigned char* codes(uint32_t place, uint32_t warp) const {
+  __device__ unsigned char* codes(const Place& place, uint32_t warp) const {
     return stage(place) + Block::kTokenBytes + warp * Block::kCodeBytes;
   }
-  __device__ unsigned char* scales(uint32_t place, uint32_t warp) const {
+  __device__ unsigned char* scales(const Place& place, uint32_t warp) const {
     return stage(place) + Block::kScalesBegin + warp * kPairScaleBytes;
   }
 
@@ -204,10 +204,11 @@ class CodeProduct {
       multiply_wide(products, own[i].words, tokens + i * kDescriptorStep);
     }
     end_products();
-    ++place_;
+    const RingPlace<Block::kCount> own_place = place_;
+    place_ = place_.next();
     if (chunk + 1 < task_.product.num_chunks) load_weights<1 - kOfPair>(next);
     wait_for_sums(products);
-    stages_.ring().release(place_ - 1);
+    stages_.ring().release(own_place);
     const float of_rows[2] = {
         static_cast<float>(scales & 0xFFU), static_cast<float>(scales >> 8 & 0xFFU)};
 #pragma unroll
@@ -246,9 +247,9 @@ class CodeProduct {
   const QuantizedTask& task_;
   const Codes& codes_;
   const CodeStages<Codes, kTokens>& stages_;
-  Words4* totals_;       // [kTiles][kWarpThreads], the lane's first
-  uint32_t place_ = 0;   // of the chunk, among all that the block has
-  uint32_t scales_ = 0;  // of the pair
+  Words4* totals_;                  // [kTiles][kWarpThreads], the lane's first
+  RingPlace<Block::kCount> place_;  // of the next chunk
+  uint32_t scales_ = 0;             // of the pair
   uint32_t part_ = 0;
 };
 
@@ -311,8 +312,8 @@ bool is_for_linear_wide_quantized(const QuantizedTask& task) {
   return task.product.args.num_tokens >= kTokensMin && is_hopper();
 }
 
-// Tokens of a block: as in linear_wide.cu. Not measured: that 64 take two thirds of what 128 take,
-// since codes become weights in both.
+// Tokens of a tile: as in linear_wide.cu. 64 take 0.7 to 0.8 of what 128 take, since codes become
+// weights in both (decision 31).
 template <class Codes>
 void linear_wide_quantized(StreamHandle stream, const QuantizedTask& task) {
   wide_cost(task.product, 64, 2) < wide_cost(task.product, 128, 3)

@@ -107,17 +107,20 @@ class WideProblem {
   std::vector<uint16_t> x_;
 };
 
-// Whether a prompt is one with a token is asked here: wgmma's bits are those of mma.sync.
+// Whether a prompt is one with a token is asked here: wgmma's bits are those of mma.sync. The
+// counts are such that tiles of every size are chosen (linear_wide.cu), in parts and without.
 void expect_bits_of_few(const Matrix& matrix, std::optional<QuantizedFormat> format) {
-  constexpr size_t kTokens = 300;
+  constexpr size_t kTokens = 512;
+  constexpr size_t kFew = 4;
   for (const LinearEpilogue epilogue : kEpilogues) {
     const WideProblem problem(matrix, epilogue, format, kTokens);
     std::vector<uint32_t> few;
-    for (size_t token = 0; token < kTokens; token += 5) {
-      const std::vector<uint32_t> bits = problem.solve(token, token + 5);
+    for (size_t token = 0; token < kTokens; token += kFew) {
+      const std::vector<uint32_t> bits = problem.solve(token, token + kFew);
       few.insert(few.end(), bits.begin(), bits.end());
     }
-    for (const size_t count : {size_t{33}, size_t{65}, size_t{128}, size_t{129}, kTokens}) {
+    for (const size_t count :
+         {size_t{33}, size_t{65}, size_t{128}, size_t{129}, size_t{256}, size_t{300}, kTokens}) {
       const size_t begin = kTokens - count;
       const std::vector<uint32_t> bits = problem.solve(begin, kTokens);
       const uint32_t* const expected = &few[begin * problem.num_outputs()];

@@ -34,12 +34,27 @@ constexpr size_t ring_bytes(uint32_t count) {
 constexpr uint32_t kCopyRegisters = 40;
 constexpr uint32_t kProductRegisters = 232;
 
+// Where a chunk of those that a block has, of one tile of its products after the other, lies in a
+// ring of kCount stages. Counted, as a division by kCount between the products takes as long as two
+// of them.
+template <uint32_t kCount>
+struct RingPlace {
+  uint32_t stage = 0;
+  uint32_t parity = 0;  // of how many times the ring went round
+
+  __device__ RingPlace next() const {
+    const bool is_last = stage + 1 == kCount;
+    return {is_last ? 0 : stage + 1, is_last ? parity ^ 1U : parity};
+  }
+};
+
 // Stages of shared memory through which chunks go, filled by some threads, read by the warps that
-// multiply. Chunk c of all that a block has, of one tile of its products after the other, has stage
-// c % kCount.
+// multiply.
 template <uint32_t kCount>
 class StageRing {
  public:
+  using Place = RingPlace<kCount>;
+
   // `offset_bytes`: of ring_bytes() in shared memory.
   __device__ explicit StageRing(size_t offset_bytes)
       : filled_(dynamic_shared<uint64_t>(offset_bytes, 2 * kCount)), emptied_(filled_ + kCount) {}
@@ -53,27 +68,23 @@ class StageRing {
     publish_barriers();
   }
 
-  __device__ static uint32_t stage_of(uint32_t chunk) { return chunk % kCount; }
-
-  // By each thread that fills: waits until nobody reads the chunk's stage, and says how many bytes
-  // it copies there, counted by filled().
-  __device__ void begin_filling(uint32_t chunk, uint32_t num_bytes) const {
-    wait_for_phase(emptied_ + stage_of(chunk), parity_of(chunk) ^ 1U);
-    arrive_and_expect(filled(chunk), num_bytes);
+  // By each thread that fills: waits until nobody reads the stage, and says how many bytes it
+  // copies there, counted by filled().
+  __device__ void begin_filling(const Place& place, uint32_t num_bytes) const {
+    wait_for_phase(emptied_ + place.stage, place.parity ^ 1U);
+    arrive_and_expect(filled(place), num_bytes);
   }
-  __device__ uint64_t* filled(uint32_t chunk) const { return filled_ + stage_of(chunk); }
+  __device__ uint64_t* filled(const Place& place) const { return filled_ + place.stage; }
 
-  __device__ void wait_for_chunk(uint32_t chunk) const {
-    wait_for_phase(filled(chunk), parity_of(chunk));
+  __device__ void wait_for_chunk(const Place& place) const {
+    wait_for_phase(filled(place), place.parity);
   }
   // By each warp that has read it.
-  __device__ void release(uint32_t chunk) const {
-    if (lane_index() == 0) arrive(emptied_ + stage_of(chunk));
+  __device__ void release(const Place& place) const {
+    if (lane_index() == 0) arrive(emptied_ + place.stage);
   }
 
  private:
-  __device__ static uint32_t parity_of(uint32_t chunk) { return chunk / kCount & 1U; }
-
   uint64_t* filled_;
   uint64_t* emptied_;
 };
