@@ -113,7 +113,7 @@ __device__ inline float inverse_rms(float sum, size_t count, float eps) {
   return 1.0F / square_root(sum / static_cast<float>(count) + eps);
 }
 
-// x / (1 + exponential(-x)), the same bits without a branch: a prompt's kernels have a hundred for
+// x / (1 + exponential(-x)), the same bits without a branch: a prompt's kernels have up to 64 for
 // each thread. Exponential and sum are quartered, so that nothing is too large. The quotient is
 // corrected twice (Markstein 1990) but where the sum is exactly 1 or 2, or too large for a float:
 // there it is right, and x may be too large or too small to correct it by.

@@ -1,6 +1,3 @@
-#include <cstdint>
-#include <type_traits>
-
 #include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/linear_task.cuh"
 #include "cuda/kernels/linear_wide.h"
@@ -9,7 +6,6 @@
 namespace millrace::cuda {
 namespace {
 
-static_assert(kPanelsOfBlock == kGroupPanels);
 constexpr uint32_t kWeightBytes = kWeightChunkElements * 2;  // of a chunk
 
 // A block's tile has kTokens tokens. What it has in shared memory: stages of a chunk each, of which
@@ -300,26 +296,20 @@ void launch_wide(StreamHandle stream, const LinearTask& task) {
   );
 }
 
-// Tokens of a tile: those with which the device is done first. In cycles, of a chunk and of what
-// follows a tile's sums: a chunk's weights go to shared memory and from there to registers, its
-// tokens to shared memory and twice from there to the tensor cores, 128 bytes a cycle.
 template <bool kHasParts>
 void launch_fastest(StreamHandle stream, const LinearTask& task) {
-  size_t least = SIZE_MAX;
-  void (*fastest)(StreamHandle, const LinearTask&) = nullptr;
-  const auto consider = [&]<uint32_t kTokens>(std::integral_constant<uint32_t, kTokens>) {
-    constexpr size_t kOfChunk = 256 + size_t{kTokens} * 3;
-    const size_t of_tile = task.num_chunks * kOfChunk + 1000 + kTokens * 16;
-    const size_t cost = wide_cost(task, kTokens, of_tile);
-    if (cost >= least) return;
-    least = cost;
-    fastest = launch_wide<kTokens, kHasParts>;
-  };
-  consider(std::integral_constant<uint32_t, 256>());
-  consider(std::integral_constant<uint32_t, 192>());
-  consider(std::integral_constant<uint32_t, 128>());
-  consider(std::integral_constant<uint32_t, 64>());
-  fastest(stream, task);
+  switch (
+      tokens_of_wide_tile(task.num_panels, task.num_tokens, task.num_chunks, num_multiprocessors())
+  ) {
+    case 256:
+      return launch_wide<256, kHasParts>(stream, task);
+    case 192:
+      return launch_wide<192, kHasParts>(stream, task);
+    case 128:
+      return launch_wide<128, kHasParts>(stream, task);
+    default:
+      return launch_wide<64, kHasParts>(stream, task);
+  }
 }
 
 }  // namespace

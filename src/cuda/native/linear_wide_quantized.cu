@@ -316,9 +316,16 @@ bool is_for_linear_wide_quantized(const QuantizedTask& task) {
 // weights in both (decision 31).
 template <class Codes>
 void linear_wide_quantized(StreamHandle stream, const QuantizedTask& task) {
-  wide_cost(task.product, 64, 2) < wide_cost(task.product, 128, 3)
-      ? launch_wide<Codes, 64>(stream, task)
-      : launch_wide<Codes, 128>(stream, task);
+  const auto cost = [&task](uint32_t num_tokens, size_t of_tile) {
+    const LinearTask& product = task.product;
+    return wide_cost(
+        num_wide_tiles(product.num_panels, product.num_tokens, num_tokens),
+        num_multiprocessors(),
+        of_tile
+    );
+  };
+  cost(64, 2) < cost(128, 3) ? launch_wide<Codes, 64>(stream, task)
+                             : launch_wide<Codes, 128>(stream, task);
 }
 
 template void linear_wide_quantized<Int8Codes>(StreamHandle stream, const QuantizedTask& task);

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "cuda/kernels/code_tiles.h"
 #include "cuda/kernels/cuda_test_data.h"
 #include "cuda/kernels/linear.h"
 #include "cuda/kernels/linear_quantized.h"
+#include "cuda/kernels/product_blocks.h"
+#include "cuda/kernels/wide_tiles.h"
 
 namespace millrace::cuda {
 namespace {
@@ -107,8 +112,10 @@ class WideProblem {
   std::vector<uint16_t> x_;
 };
 
-// Whether a prompt is one with a token is asked here: wgmma's bits are those of mma.sync. The
-// counts are such that tiles of every size are chosen (linear_wide.cu), in parts and without.
+// With which tiles of every size are chosen: see below.
+constexpr size_t kCounts[] = {33, 65, 128, 129, 256, 300, 512};
+
+// Whether a prompt is one with a token is asked here: wgmma's bits are those of mma.sync.
 void expect_bits_of_few(const Matrix& matrix, std::optional<QuantizedFormat> format) {
   constexpr size_t kTokens = 512;
   constexpr size_t kFew = 4;
@@ -119,8 +126,7 @@ void expect_bits_of_few(const Matrix& matrix, std::optional<QuantizedFormat> for
       const std::vector<uint32_t> bits = problem.solve(token, token + kFew);
       few.insert(few.end(), bits.begin(), bits.end());
     }
-    for (const size_t count :
-         {size_t{33}, size_t{65}, size_t{128}, size_t{129}, size_t{256}, size_t{300}, kTokens}) {
+    for (const size_t count : kCounts) {
       const size_t begin = kTokens - count;
       const std::vector<uint32_t> bits = problem.solve(begin, kTokens);
       const uint32_t* const expected = &few[begin * problem.num_outputs()];
@@ -129,6 +135,20 @@ void expect_bits_of_few(const Matrix& matrix, std::optional<QuantizedFormat> for
           << matrix.num_rows << " rows, " << count << " tokens, element " << differs - bits.begin();
     }
   }
+}
+
+TEST(LinearWide, IsAskedAboutTilesOfEverySizeInPartsAndWithout) {
+  constexpr size_t kOfAnH100 = 132;
+  std::set<std::pair<uint32_t, bool>> found;
+  for (const Matrix& matrix : kMatrices) {
+    const size_t num_panels = num_linear_panels(matrix.num_rows, LinearEpilogue::kStore);
+    const size_t num_chunks = num_chunks_of(matrix.num_inputs);
+    const bool has_parts = num_k_parts(num_panels, num_chunks) > 1;
+    for (const size_t count : kCounts) {
+      found.emplace(tokens_of_wide_tile(num_panels, count, num_chunks, kOfAnH100), has_parts);
+    }
+  }
+  EXPECT_EQ(found.size(), 2 * std::size(kWideTokens));
 }
 
 TEST(LinearWide, GivesATokenTheBitsThatItHasAmongFew) {

@@ -5,6 +5,7 @@
 
 #include "base/math.h"
 #include "cuda/kernels/linear_task.cuh"
+#include "cuda/kernels/wide_tiles.h"
 #include "cuda/native/cuda_check.h"
 #include "wgmma.cuh"
 
@@ -15,6 +16,7 @@ constexpr uint32_t kProductWarps = kGroups * 4;
 constexpr uint32_t kCopyWarps = 4;  // the group behind them, which copies
 constexpr uint32_t kThreads = (kProductWarps + kCopyWarps) * kWarpThreads;
 constexpr uint32_t kPanelsOfBlock = kProductWarps;
+static_assert(kPanelsOfBlock == kGroupPanels);  // wide_tiles.h
 // Steps with fewer tokens are as fast in linear.cu, which needs as many passes over the weights as
 // there are 32 tokens.
 constexpr size_t kTokensMin = kFewTokens + 1;
@@ -35,8 +37,8 @@ constexpr uint32_t kCopyRegisters = 40;
 constexpr uint32_t kProductRegisters = 232;
 
 // Where a chunk of those that a block has, of one tile of its products after the other, lies in a
-// ring of kCount stages. Counted, as a division by kCount between the products takes as long as two
-// of them.
+// ring of kCount stages. Counted: a division by kCount would be waited for between the products
+// (decision 31).
 template <uint32_t kCount>
 struct RingPlace {
   uint32_t stage = 0;
@@ -183,21 +185,11 @@ inline uint32_t num_multiprocessors() {
   return static_cast<uint32_t>(count);
 }
 
-// Of blocks of that many tokens.
-inline size_t num_wide_tiles(const LinearTask& task, size_t num_tokens) {
-  return div_ceil(task.args.num_tokens, num_tokens) *
-         div_ceil(size_t{task.num_panels}, size_t{kPanelsOfBlock});
-}
-
-// How long a device takes for tiles of that many tokens, of which each takes `of_tile`: a
-// multiprocessor has one after the other.
-inline size_t wide_cost(const LinearTask& task, size_t num_tokens, size_t of_tile) {
-  return div_ceil(num_wide_tiles(task, num_tokens), size_t{num_multiprocessors()}) * of_tile;
-}
-
 // A block for each multiprocessor, or for each tile, if these are fewer.
-inline LaunchShape wide_shape(const LinearTask& task, size_t num_tokens, size_t num_shared_bytes) {
-  const size_t num_tiles = num_wide_tiles(task, num_tokens);
+inline LaunchShape wide_shape(
+    const LinearTask& task, uint32_t num_tokens, size_t num_shared_bytes
+) {
+  const size_t num_tiles = num_wide_tiles(task.num_panels, task.num_tokens, num_tokens);
   const size_t num_blocks = num_multiprocessors();
   return {
       .grid = {grid_width(num_tiles < num_blocks ? num_tiles : num_blocks)},
