@@ -33,6 +33,8 @@ constexpr DotVersion kDotVersions[] = {
     {DotInstruction::kVfmaddYmm, "vfmadd ymm", count_vfmadd_ymm},
     {DotInstruction::kVfmaddZmm, "vfmadd zmm", count_vfmadd_zmm},
     {DotInstruction::kVdpbf16psZmm, "vdpbf16ps zmm", count_vdpbf16ps_zmm},
+    {DotInstruction::kVpmaddwdYmm, "vpmaddwd + vpaddd ymm", count_vpmaddwd_ymm},
+    {DotInstruction::kVpmaddwdZmm, "vpmaddwd + vpaddd zmm", count_vpmaddwd_zmm},
     {DotInstruction::kVpdpbusdYmm, "vpdpbusd ymm", count_vpdpbusd_ymm},
     {DotInstruction::kVpdpbusdZmm, "vpdpbusd zmm", count_vpdpbusd_zmm},
     {DotInstruction::kTdpbf16psTile, "tdpbf16ps tile", count_tdpbf16ps_tile},
@@ -88,10 +90,12 @@ std::vector<DotInstruction> supported_dot_instructions() {
   std::vector<DotInstruction> found = {DotInstruction::kMulpsAddps};
   if (can_run(Isa::kAvx2)) {
     found.push_back(DotInstruction::kVfmaddYmm);
+    found.push_back(DotInstruction::kVpmaddwdYmm);
     if (has_avx_vnni) found.push_back(DotInstruction::kVpdpbusdYmm);
   }
   if (can_run(Isa::kAvx512)) {
     found.push_back(DotInstruction::kVfmaddZmm);
+    found.push_back(DotInstruction::kVpmaddwdZmm);
     if (has_avx512_bf16) found.push_back(DotInstruction::kVdpbf16psZmm);
     if (has_avx512_vnni) found.push_back(DotInstruction::kVpdpbusdZmm);
   }
@@ -110,6 +114,9 @@ DotInstruction fastest_dot_instruction(DotOperands operands, Isa isa) {
   if (operands == DotOperands::kInt8) {
     const auto dot = is_narrow ? DotInstruction::kVpdpbusdYmm : DotInstruction::kVpdpbusdZmm;
     if (has(dot)) return dot;
+  }
+  if (operands == DotOperands::kInt16) {
+    return is_narrow ? DotInstruction::kVpmaddwdYmm : DotInstruction::kVpmaddwdZmm;
   }
   if (operands == DotOperands::kBFloat16 && !is_narrow && has(DotInstruction::kVdpbf16psZmm)) {
     return DotInstruction::kVdpbf16psZmm;

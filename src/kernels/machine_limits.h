@@ -20,7 +20,7 @@
 namespace millrace {
 
 // What the factors of a matrix product are when they are multiplied; sums are float32 or int32.
-enum class DotOperands { kFloat32, kBFloat16, kInt8 };
+enum class DotOperands { kFloat32, kBFloat16, kInt16, kInt8 };
 
 // Instructions that multiply and add, by their width.
 enum class DotInstruction {
@@ -28,6 +28,8 @@ enum class DotInstruction {
   kVfmaddYmm,      // AVX2 and FMA
   kVfmaddZmm,      // AVX-512
   kVdpbf16psZmm,   // AVX512_BF16: pairs of bfloat16
+  kVpmaddwdYmm,    // AVX2, and an addition: pairs of 16-bit integers
+  kVpmaddwdZmm,    // AVX-512, the same
   kVpdpbusdYmm,    // AVX_VNNI: groups of four 8-bit integers
   kVpdpbusdZmm,    // AVX512_VNNI
   kTdpbf16psTile,  // AMX_BF16

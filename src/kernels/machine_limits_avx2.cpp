@@ -27,6 +27,18 @@ struct VfmaddYmm {
   }
 };
 
+struct VpmaddwdYmm {
+  using Register = __m256i;
+  using Lane = uint32_t;
+  using Total = uint64_t;
+  static constexpr size_t kSums = kDotSumsYmm;
+  [[gnu::always_inline]] static Register ones() { return _mm256_set1_epi16(1); }
+  [[gnu::always_inline]] static void step(Register& sum, Register ones) {
+    Register products;
+    asm volatile("vpmaddwd %2, %2, %1; vpaddd %1, %0, %0" : "+x"(sum), "=&x"(products) : "x"(ones));
+  }
+};
+
 struct VpdpbusdYmm {
   using Register = __m256i;
   using Lane = uint32_t;
@@ -46,6 +58,9 @@ uint64_t sum_words_avx2(const void* data, size_t num_bytes) {
 }
 uint64_t count_vfmadd_ymm(size_t num_rounds) {
   return count_dots<VfmaddYmm>(num_rounds);
+}
+uint64_t count_vpmaddwd_ymm(size_t num_rounds) {
+  return count_dots<VpmaddwdYmm>(num_rounds);
 }
 uint64_t count_vpdpbusd_ymm(size_t num_rounds) {
   return count_dots<VpdpbusdYmm>(num_rounds);

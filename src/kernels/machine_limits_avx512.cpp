@@ -37,6 +37,18 @@ struct Vdpbf16psZmm {
   }
 };
 
+struct VpmaddwdZmm {
+  using Register = __m512i;
+  using Lane = uint32_t;
+  using Total = uint64_t;
+  static constexpr size_t kSums = kDotSumsZmm;
+  [[gnu::always_inline]] static Register ones() { return _mm512_set1_epi16(1); }
+  [[gnu::always_inline]] static void step(Register& sum, Register ones) {
+    Register products;
+    asm volatile("vpmaddwd %2, %2, %1; vpaddd %1, %0, %0" : "+v"(sum), "=&v"(products) : "v"(ones));
+  }
+};
+
 struct VpdpbusdZmm {
   using Register = __m512i;
   using Lane = uint32_t;
@@ -58,6 +70,9 @@ uint64_t count_vfmadd_zmm(size_t num_rounds) {
 }
 uint64_t count_vdpbf16ps_zmm(size_t num_rounds) {
   return count_dots<Vdpbf16psZmm>(num_rounds);
+}
+uint64_t count_vpmaddwd_zmm(size_t num_rounds) {
+  return count_dots<VpmaddwdZmm>(num_rounds);
 }
 uint64_t count_vpdpbusd_zmm(size_t num_rounds) {
   return count_dots<VpdpbusdZmm>(num_rounds);

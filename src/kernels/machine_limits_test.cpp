@@ -60,6 +60,10 @@ TEST(MachineLimits, CountTheMultiplyAddsThatWereDone) {
         return kRounds * kDotSumsZmm * 16;
       case DotInstruction::kVdpbf16psZmm:
         return kRounds * kDotSumsZmm * 16 * 2;
+      case DotInstruction::kVpmaddwdYmm:
+        return kRounds * kDotSumsYmm * 8 * 2;
+      case DotInstruction::kVpmaddwdZmm:
+        return kRounds * kDotSumsZmm * 16 * 2;
       case DotInstruction::kVpdpbusdYmm:
         return kRounds * kDotSumsYmm * 8 * 4;
       case DotInstruction::kVpdpbusdZmm:
@@ -110,13 +114,18 @@ TEST(DotInstruction, IsTheOperandsOwnWhereTheProcessorHasIt) {
   for (const Isa isa : supported_isas()) {
     if (isa > best_isa()) continue;  // an emulated one
     for (const auto operands :
-         {DotOperands::kFloat32, DotOperands::kBFloat16, DotOperands::kInt8}) {
+         {DotOperands::kFloat32, DotOperands::kBFloat16, DotOperands::kInt16, DotOperands::kInt8}) {
       EXPECT_TRUE(has(fastest_dot_instruction(operands, isa))) << name_of(isa);
     }
   }
   EXPECT_EQ(
       fastest_dot_instruction(DotOperands::kInt8, Isa::kReference), DotInstruction::kMulpsAddps
   );
+  if (has(DotInstruction::kVpmaddwdYmm)) {
+    EXPECT_EQ(
+        fastest_dot_instruction(DotOperands::kInt16, Isa::kAvx2), DotInstruction::kVpmaddwdYmm
+    );
+  }
   if (has(DotInstruction::kVdpbf16psZmm)) {
     EXPECT_EQ(
         fastest_dot_instruction(DotOperands::kBFloat16, Isa::kAvx512), DotInstruction::kVdpbf16psZmm

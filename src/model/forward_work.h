@@ -38,8 +38,8 @@ struct ModelBytes {
 );
 
 // Norms, biases, embedding rows and activations are left out: together below a percent.
-// `quantization`: of matrices that are multiplied as integers; each term of their inputs is a
-// product of its own. Of the last layer all tokens need k and v, the rest only output_rows().
+// `quantization`: of matrices that are multiplied as bytes; each byte of their inputs is a product
+// of its own. Of the last layer all tokens need k and v, the rest only output_rows().
 ForwardWork forward_work(
     const ModelConfig& config,
     const ModelBytes& bytes,

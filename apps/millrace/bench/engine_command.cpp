@@ -26,6 +26,7 @@
 #include "failure.h"
 #include "interrupt_signal.h"
 #include "kernels/machine_limits.h"
+#include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/linear_quantized.h"
 #include "model_flags.h"
 #include "progress_bar.h"
@@ -282,16 +283,19 @@ Result<SpeedLayout> layout_of(const EngineFlags& flags, const LocalRunner& runne
   };
 }
 
-// What the layers' matrices are multiplied as integers by; none where they are not.
-std::optional<Quantization> integers_of(const LocalRunner& runner, Isa isa) {
-  if (!runner.quantization || multiplies_bfloat16(isa, runner.quantization->format)) return {};
-  return runner.quantization;
+// What the factors of the layers' matrices are when they are multiplied.
+DotOperands operands_of(const LocalRunner& runner, Isa isa) {
+  if (!runner.quantization) {
+    return runner.dtype == DType::kBFloat16 ? DotOperands::kBFloat16 : DotOperands::kFloat32;
+  }
+  if (multiplies_bfloat16(isa, runner.quantization->format)) return DotOperands::kBFloat16;
+  return input_form(isa) == InputForm::kWords ? DotOperands::kInt16 : DotOperands::kInt8;
 }
 
-DotOperands operands_of(const LocalRunner& runner, Isa isa) {
-  if (integers_of(runner, isa)) return DotOperands::kInt8;
-  const bool is_bfloat16 = runner.quantization || runner.dtype == DType::kBFloat16;
-  return is_bfloat16 ? DotOperands::kBFloat16 : DotOperands::kFloat32;
+// Whose inputs are multiplied byte by byte; none where they are multiplied at once.
+std::optional<Quantization> bytes_multiplied_by(const LocalRunner& runner, Isa isa) {
+  if (operands_of(runner, isa) != DotOperands::kInt8) return {};
+  return runner.quantization;
 }
 
 // What is measured beside the model, and what rows say of it.
@@ -343,8 +347,8 @@ Result<int> measure(
   plan.layout = *layout;
   plan.num_repetitions = flags.num_repetitions;
   plan.read_limits = limits->read;
-  plan.work_of = [&, integers = integers_of(runner, isa)](const ForwardBatch& batch) {
-    return forward_work(runner.config, runner.bytes, integers, batch);
+  plan.work_of = [&, quantization = bytes_multiplied_by(runner, isa)](const ForwardBatch& batch) {
+    return forward_work(runner.config, runner.bytes, quantization, batch);
   };
   plan.on_progress = [&bar](double fraction, const std::string& what) {
     bar->show(fraction, what);

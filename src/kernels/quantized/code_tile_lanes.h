@@ -1,102 +1,84 @@
 // What a tile of linear_quantized adds up where weights are codes (CodedWeights): a panel or two x
-// a few tokens, both bytes of whose inputs (CodedInputs) are multiplied at once, so that a code is
-// taken out of its bytes once for all of them. Sums of a group's part are exact; floats are added
-// group by group, ascending. See lanes.h for the rules of this file, quantized_tile_lanes.h for
-// what `Dots` are.
+// a few tokens, both bytes of whose inputs (CodedInputs) are multiplied at once, or their words, so
+// that a code is taken out of its bytes once for all of them. Sums of a group's part are exact;
+// floats are added group by group, ascending. See lanes.h for the rules of this file,
+// group_weights_lanes.h for what `Dots` are.
 #pragma once
 
+#include "kernels/quantized/code_weights_lanes.h"
 #include "kernels/quantized/quantized_tile_lanes.h"
 
 namespace millrace {
 namespace {
 
-// Of the inputs' upper bytes and of their lower ones.
+// Of the inputs' upper bytes and of their lower ones, or of their words.
+template <class Dots>
+constexpr size_t kSumsOfToken = 2 / Dots::kInputBytes;
 template <class Dots, size_t kPanels, size_t kTokens>
-using SumsOfBytes = typename Dots::Sums[kPanels][kTokens][2];
+using SumsOfBytes = typename Dots::Sums[kPanels][kTokens][kSumsOfToken<Dots>];
 
-constexpr size_t kGroupFours = kGroupInputs / 4;
-
-// The codes of inputs 4 * kFour to + 4 of a group.
-template <class Dots, class Weights, size_t kFour>
-[[gnu::always_inline]] inline typename Dots::Weights read_codes(const unsigned char* group) {
-  if constexpr (Weights::kStoredBits == 8) {
-    return Dots::load_weights(group + kFour * 64);
-  } else if constexpr (Weights::kCodes.is_iq4) {
-    const unsigned char* const bytes = group + kFour / 2 * 64;
-    const auto table = Dots::load_table(kIq4Codes);
-    return kFour % 2 == 0 ? Dots::low_codes(bytes, table) : Dots::high_codes(bytes, table);
-  } else {
-    const unsigned char* const bytes = group + kFour / 2 * 64;
-    const auto low = kFour % 2 == 0 ? Dots::low_bits(bytes) : Dots::high_bits(bytes);
-    if constexpr (Weights::kHighBits == 0) {
-      return low;
-    } else {
-      constexpr size_t kFields = 8 / Weights::kHighBits;
-      return Dots::
-          template with_high_bits<kFour % kFields * Weights::kHighBits, Weights::kHighBits>(
-              low, group + Weights::kLowBytes + kFour / kFields * 64
-          );
-    }
-  }
-}
-
-template <class Dots, class Weights, size_t kFour, size_t kPanels, size_t kTokens>
+template <class Dots, class Weights, class Source, size_t kFour, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_four_codes(
     const GroupPlace<kPanels, kTokens>& place, SumsOfBytes<Dots, kPanels, kTokens>& sums
 ) {
   typename Dots::Weights weights[kPanels];
 #pragma GCC unroll 2
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    weights[panel] = read_codes<Dots, Weights, kFour>(place.weights[panel]);
+    weights[panel] = weights_of_four<Dots, Weights, Source, kFour>(place.weights[panel]);
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (size_t token = 0; token < kTokens; ++token) {
-    const unsigned char* const four = place.inputs.row(token) + kFour * 4;
+    const unsigned char* const four = place.inputs.row(token) + kFour * 4 * Dots::kInputBytes;
 #pragma GCC unroll 2
-    for (size_t byte = 0; byte < 2; ++byte) {
+    for (size_t byte = 0; byte < kSumsOfToken<Dots>; ++byte) {
       const auto input = Dots::broadcast_inputs(four + byte * kGroupInputs);
 #pragma GCC unroll 2
       for (size_t panel = 0; panel < kPanels; ++panel) {
         auto& sum = sums[panel][token][byte];
-        if constexpr (Weights::kBits < 8) {
-          sum = Dots::dot_codes(weights[panel], input, sum);
-        } else {
-          sum = Dots::dot(weights[panel], input, sum);
-        }
+        sum = Dots::dot(weights[panel], input, sum);
       }
     }
   }
 }
 
 // Inputs 4 * kFour to 4 * kEnd. Every other four of them go to `others`, which may be `sums`.
-template <class Dots, class Weights, size_t kFour, size_t kEnd, size_t kPanels, size_t kTokens>
+template <
+    class Dots,
+    class Weights,
+    class Source,
+    size_t kFour,
+    size_t kEnd,
+    size_t kPanels,
+    size_t kTokens>
 [[gnu::always_inline]] inline void add_codes(
     const GroupPlace<kPanels, kTokens>& place,
     SumsOfBytes<Dots, kPanels, kTokens>& sums,
     SumsOfBytes<Dots, kPanels, kTokens>& others
 ) {
-  add_four_codes<Dots, Weights, kFour>(place, sums);
-  add_four_codes<Dots, Weights, kFour + 1>(place, others);
+  add_four_codes<Dots, Weights, Source, kFour>(place, sums);
+  add_four_codes<Dots, Weights, Source, kFour + 1>(place, others);
   if constexpr (kFour + 2 < kEnd) {
-    add_codes<Dots, Weights, kFour + 2, kEnd>(place, sums, others);
+    add_codes<Dots, Weights, Source, kFour + 2, kEnd>(place, sums, others);
   }
 }
 
-// The sums of one part of a group. The products of a single token wait for each other, so that
-// every other four inputs have sums of their own.
-template <class Dots, class Weights, size_t kPart, size_t kPanels, size_t kTokens>
+// The sums of one part of a group. Where these are few, every other four inputs have sums of their
+// own (multiply_group()).
+template <class Dots, class Weights, class Source, size_t kPart, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void multiply_codes(
     const GroupPlace<kPanels, kTokens>& place, SumsOfBytes<Dots, kPanels, kTokens>& sums
 ) {
   constexpr size_t kFours = kGroupFours / Weights::kParts;
   constexpr size_t kBegin = kPart * kFours;
-  if constexpr (kPanels * kTokens > 1) {
-    add_codes<Dots, Weights, kBegin, kBegin + kFours>(place, sums, sums);
+  constexpr size_t kNumSums = kPanels * kTokens * kSumsOfToken<Dots>;
+  if constexpr (kNumSums > Dots::kFewSums) {
+    add_codes<Dots, Weights, Source, kBegin, kBegin + kFours>(place, sums, sums);
   } else {
+    static_assert(kPanels * kTokens == 1);
     SumsOfBytes<Dots, 1, 1> others;
     for (auto& sum : others[0][0]) sum = Dots::broadcast_sum(0);
-    add_codes<Dots, Weights, kBegin, kBegin + kFours>(place, sums, others);
-    for (size_t byte = 0; byte < 2; ++byte) {
+    add_codes<Dots, Weights, Source, kBegin, kBegin + kFours>(place, sums, others);
+    for (size_t byte = 0; byte < kSumsOfToken<Dots>; ++byte) {
       sums[0][0][byte] = Dots::add(sums[0][0][byte], others[0][0][byte]);
     }
   }
@@ -137,9 +119,19 @@ template <class Weights, size_t kPart>
   return static_cast<float>(-(input.starts[kPart] >> kStartBits));
 }
 
+// Of both bytes' products, or of words'.
+template <class Dots>
+[[gnu::always_inline]] inline typename Dots::Floats total_of(const typename Dots::Sums (&sums)[2]) {
+  return Dots::to_floats(Dots::add(Dots::times_256(sums[0]), sums[1]));
+}
+template <class Dots>
+[[gnu::always_inline]] inline typename Dots::Floats total_of(const typename Dots::Sums (&sums)[1]) {
+  return Dots::to_floats(sums[0]);
+}
+
 // The products of part kPart and of those after it, times the weights' scales: the first part sets
 // `values`, the others add to it.
-template <class Dots, class Weights, size_t kPart, size_t kPanels, size_t kTokens>
+template <class Dots, class Weights, class Source, size_t kPart, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void multiply_parts(
     const CodedGroup& group,
     const GroupPlace<kPanels, kTokens>& place,
@@ -147,35 +139,35 @@ template <class Dots, class Weights, size_t kPart, size_t kPanels, size_t kToken
 ) {
   using Floats = typename Dots::Floats;
   SumsOfBytes<Dots, kPanels, kTokens> sums;
-  const unsigned char* of_token = group.inputs;
-#pragma GCC unroll 4
+  const unsigned char* coded = group.inputs;
+#pragma GCC unroll 8
   for (size_t token = 0; token < kTokens; ++token) {
-    const auto& input = *reinterpret_cast<const CodedInputs*>(of_token);
+    const auto& input = *reinterpret_cast<const CodedInputs*>(coded);
 #pragma GCC unroll 2
     for (size_t panel = 0; panel < kPanels; ++panel) {
-      sums[panel][token][0] = Dots::broadcast_sum(0);
-      sums[panel][token][1] = Dots::broadcast_sum(start_of_part<Weights, kPart>(input));
+      auto& of_token = sums[panel][token];
+      if constexpr (kSumsOfToken<Dots> == 2) of_token[0] = Dots::broadcast_sum(0);
+      of_token[kSumsOfToken<Dots> - 1] = Dots::broadcast_sum(start_of_part<Weights, kPart>(input));
     }
     if constexpr (!Weights::kCodes.has_bases) {
-      of_token += group.input_stride;
-      forget_origin(of_token);
+      coded += group.input_stride;
+      forget_origin(coded);
     }
   }
-  multiply_codes<Dots, Weights, kPart>(place, sums);
+  multiply_codes<Dots, Weights, Source, kPart>(place, sums);
 #pragma GCC unroll 2
   for (size_t panel = 0; panel < kPanels; ++panel) {
     const size_t at = panel * group.panel_bytes + kPart * Weights::kPartBytes;
     const Floats scale = load_part<Floats>(group.scales, at);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (size_t token = 0; token < kTokens; ++token) {
       Floats& value = values[panel][token];
-      const auto& bytes = sums[panel][token];
-      const Floats total = Dots::total(bytes[0], bytes[1]);
+      const Floats total = total_of<Dots>(sums[panel][token]);
       value = kPart == 0 ? Floats::mul(total, scale) : Floats::fma(total, scale, value);
     }
   }
   if constexpr (kPart + 1 < Weights::kParts) {
-    multiply_parts<Dots, Weights, kPart + 1>(group, place, values);
+    multiply_parts<Dots, Weights, Source, kPart + 1>(group, place, values);
   }
 }
 
@@ -193,38 +185,34 @@ template <class Weights, size_t kPart, class Floats>
   }
 }
 
-// Adds a tile's groups to its sums.
-template <class Dots, class Weights, size_t kPanels, size_t kTokens>
+// Adds a tile's groups to its sums. `Source`: Weights, or as they were unpacked.
+template <class Dots, class Weights, class Source, size_t kPanels, size_t kTokens>
 void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   using Floats = typename Dots::Floats;
   const unsigned char* const row = task.rows + tile.token * task.row_stride;
   const unsigned char* const panels = task.panels + tile.panel * task.panel_bytes;
   Floats totals[kPanels][kTokens];
   load_totals<Dots>(tile, totals);
-  const size_t num_groups = tile.group_end - tile.group_begin;
-  const size_t lines_per_group = (tile.ahead.num_lines + num_groups - 1) / num_groups;
+  const size_t lines_per_group = tile.ahead.lines_per_group(tile.group_end - tile.group_begin);
   size_t next_line = 0;
   GroupPlace<kPanels, kTokens> place = {{}, {{}, task.row_stride}};
-  place.inputs.begin_at(row + tile.group_begin * 2 * kGroupInputs);
+  place.inputs.begin_at(row + tile.group_begin * task.value_bytes);
   CodedGroup at = {.panel_bytes = task.panel_bytes, .input_stride = task.row_stride};
-  at.inputs = row + task.num_groups * 2 * kGroupInputs + tile.group_begin * sizeof(CodedInputs);
+  at.inputs = row + task.num_groups * task.value_bytes + tile.group_begin * sizeof(CodedInputs);
   for (size_t group = tile.group_begin; group < tile.group_end; ++group) {
     place.inputs.forget_origins();
-    place.weights_at(panels + Weights::kLayout.codes_offset(group), task.panel_bytes);
-    if constexpr (kPanels == 1) {
-      if (tile.hint_bytes != 0) {
-        ask_for_bytes<Weights::kGroupBytes>(place.weights[0] + tile.hint_bytes);
-      }
-    }
+    find_weights<Weights, Source>(task, tile, group, place);
     at.scales = panels + Weights::kLayout.scales_offset(group);
     at.bases = panels + Weights::kLayout.bases_offset(group);
     Floats values[kPanels][kTokens];
-    multiply_parts<Dots, Weights, 0>(at, place, values);
-    if constexpr (kPanels > 1) ask_for_weights(tile.ahead, next_line, lines_per_group);
+    multiply_parts<Dots, Weights, Source, 0>(at, place, values);
+    if constexpr (kLooksAhead<Source, kPanels>) {
+      ask_for_weights(tile.ahead, next_line, lines_per_group);
+    }
 #pragma GCC unroll 2
     for (size_t panel = 0; panel < kPanels; ++panel) {
       const unsigned char* of_token = at.inputs;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (size_t token = 0; token < kTokens; ++token) {
         const auto& input = *reinterpret_cast<const CodedInputs*>(of_token);
         const unsigned char* const bases = at.bases + panel * task.panel_bytes;
@@ -235,7 +223,7 @@ void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
         forget_origin(of_token);
       }
     }
-    place.inputs.advance(2 * kGroupInputs);
+    place.inputs.advance(2 * kGroupInputs);  // of two bytes
     at.inputs += sizeof(CodedInputs);
   }
   store_totals<Dots, Weights, GroupScales>(task, tile, totals);

@@ -53,32 +53,36 @@ size_t rotation_size(size_t num_inputs) {
   return std::min(padded & (~padded + 1), kRotationMax);
 }
 
-size_t EncodedRows::row_bytes(size_t num_inputs, InputRounding rounding) {
+size_t EncodedRows::row_bytes(size_t num_inputs, InputRounding rounding, InputForm form) {
   const size_t num_groups = div_ceil(num_inputs, kActivationGroup);
+  const size_t num_value_bytes = num_groups * value_bytes(rounding, form);
   if (rounding == InputRounding::kUnrotated) {
-    return round_up<size_t>(num_groups * (2 * kActivationGroup + sizeof(CodedInputs)), 64);
+    return round_up<size_t>(num_value_bytes + num_groups * sizeof(CodedInputs), 64);
   }
-  const size_t num_parts = num_groups * num_terms_of(rounding);
   const size_t num_scales = has_row_scales(rounding) ? 1 : num_groups;
   return round_up<size_t>(
-      num_parts * (kActivationGroup + sizeof(int32_t)) + num_scales * sizeof(float), 64
+      num_value_bytes + num_groups * sizeof(int32_t) + num_scales * sizeof(float), 64
   );
 }
 
 EncodedRows encode_rows(
     const Executor& executor, ConstRows x, InputRounding rounding, std::span<std::byte> scratch
 ) {
+  const InputForm form = input_form(executor.isa);
   const EncodedRows rows = {
       .data = scratch.data(),
       .num_rows = x.num_rows,
       .num_groups = div_ceil(x.num_columns, kActivationGroup),
       .rounding = rounding,
-      .stride = EncodedRows::row_bytes(x.num_columns, rounding),
+      .form = form,
+      .stride = EncodedRows::row_bytes(x.num_columns, rounding, form),
   };
   CHECK(rows.stride * rows.num_rows <= scratch.size(), "the scratch holds all rows");
   const EncodeTask task = {
       .rows = rows_to_rotate(x, is_rotated(rounding)),
       .rounding = rounding,
+      .in_words = form == InputForm::kWords,
+      .value_bytes = EncodedRows::value_bytes(rounding, form),
       .out = reinterpret_cast<unsigned char*>(rows.data),
       .out_stride = rows.stride,
   };

@@ -1,7 +1,7 @@
 // Activations as quantized matrices multiply them: each row rotated by a block-diagonal
 // Walsh-Hadamard transform, then rounded to 8 bits, with a scale for each group of 64 inputs or one
-// for the row; with two terms, what that lost is rounded to 8 bits again, and 16 bits are kept.
-// Inputs of weights that are not rotated (InputRounding::kUnrotated) are integers of 16 bits.
+// for the row, or to 16. Inputs of weights that are not rotated (InputRounding::kUnrotated) are
+// integers of 16 bits.
 //
 // The rotation spreads what stands out in one input over all inputs of its block, so that 8 bits
 // lose less (docs/decisions/0013; QuaRot, Ashkboos et al. 2024). It is the transform without its
@@ -14,6 +14,7 @@
 #include <span>
 
 #include "kernels/executor.h"
+#include "kernels/isa.h"
 #include "kernels/linear_kernel.h"  // ByteRow
 #include "kernels/quantized/input_rounding.h"
 #include "kernels/rows.h"
@@ -28,35 +29,53 @@ constexpr size_t kActivationGroup = 64;
 // num_inputs rounded up to 64.
 size_t rotation_size(size_t num_inputs);
 
-// Rows of 8-bit activations in borrowed memory. A row, `stride` bytes long:
+// How numbers stand in a row: as bytes, an upper and a lower one where they have 16 bits, or, for
+// instruction sets that multiply no bytes, as words, whatever they have (docs/decisions/0032).
+enum class InputForm : uint8_t { kBytes, kWords };
+
+constexpr InputForm input_form(Isa isa) {
+  return isa == Isa::kAvx2 || isa == Isa::kAvx512 ? InputForm::kWords : InputForm::kBytes;
+}
+
+// Rows of activations in borrowed memory. A row, `stride` bytes long:
 //
-//   int8   values[num_groups][num_terms][64]   0 past the last input
-//   int32  starts[num_groups][num_terms]       what the sum of products starts with: kSumStart
-//                                              (encode_rows_kernel.h) - 128 * the sum of the
-//                                              values, because weights have 128 added
-//                                              (quantized_matrix.h)
-//   float  scales[num_groups], or [1]          of each group: input ~ value * scale; or of the row,
-//                                              of two terms (first + second / 254) * scale
+//          values[num_groups]                    0 past the last input: of bytes int8 [64], or of
+//          16
+//                                                bits int8 [2][64], upper bytes and lower ones,
+//                                                input ~ (256 * upper + lower) * scale; of words
+//                                                int16 [64] with the second and the third of every
+//                                                four exchanged, in the order in which bytes of
+//                                                weights become pairs of words
+//   int32  starts[num_groups]                    what the sum of products starts with: -128 * the
+//                                                sum of the values, because weights have 128 added
+//                                                (quantized_matrix.h), and of 8 bits kSumStart
+//                                                (encode_rows_kernel.h)
+//   float  scales[num_groups], or [1]            of each group, or of the row: input ~ value *
+//   scale
 //
 // and with InputRounding::kUnrotated
 //
-//   int8   values[num_groups][2][64]         the upper bytes, then the lower ones: input ~ (256 *
-//                                            upper + lower) * scale
-//   CodedInputs [num_groups]                 scales and sums (encode_rows_kernel.h)
+//          values[num_groups]
+//   CodedInputs [num_groups]                     scales and sums (encode_rows_kernel.h)
 struct EncodedRows {
   std::byte* data = nullptr;  // aligned to 64 bytes
   size_t num_rows = 0;
   size_t num_groups = 0;
   InputRounding rounding = InputRounding::kGroups;
+  InputForm form = InputForm::kBytes;
   size_t stride = 0;
 
   // Bytes of one row, a multiple of 64.
-  static size_t row_bytes(size_t num_inputs, InputRounding rounding);
+  static size_t row_bytes(size_t num_inputs, InputRounding rounding, InputForm form);
+  // Of a group's values.
+  static constexpr size_t value_bytes(InputRounding rounding, InputForm form) {
+    return kActivationGroup * (form == InputForm::kWords ? 2 : num_terms_of(rounding));
+  }
 };
 
-// Rotates and rounds every row of x into `scratch`, which the result refers to; rows are split over
-// the threads. REQUIRES: scratch of at least x.num_rows * row_bytes(x.num_columns, rounding),
-// aligned to 64.
+// Rotates and rounds every row of x into `scratch`, which the result refers to, in the form of
+// executor.isa; rows are split over the threads. REQUIRES: scratch of at least x.num_rows *
+// row_bytes(), aligned to 64.
 EncodedRows encode_rows(
     const Executor& executor, ConstRows x, InputRounding rounding, std::span<std::byte> scratch
 );

@@ -54,6 +54,15 @@ struct Ops {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32 * half), bytes);
     }
   }
+  [[gnu::always_inline]] static void store_words(unsigned char* p, Avx2Lanes a) {
+    // Packing takes four of each register in turn, which is undone; bytes within four words.
+    const __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
+    const __m256i words = _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15)
+    );
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_shuffle_epi8(words, order));
+  }
 
  private:
   // Of floats that are not negative.

@@ -54,6 +54,10 @@ struct Ops {
     sums.add(bytes);
     _mm512_storeu_si512(p, bytes);
   }
+  [[gnu::always_inline]] static void store_words(unsigned char* p, Avx512Lanes a) {
+    const __m256i words = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(swap_middle(a).v));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
+  }
 
  private:
   // a[i ^ kStep].

@@ -21,14 +21,8 @@ constexpr int32_t kSumStart = 0x4B400000;
 // its steps have a finite inverse.
 constexpr float kLeastPeak = 0x1p-100F;
 
-// Steps of a second term in one of the first: what that lost is half a step at most, 127 steps of
-// these.
-constexpr float kSecondTermSteps = 254.0F;
-// Of a second term's step, in one of the first.
-constexpr float kSecondTermScale = 1.0F / kSecondTermSteps;
-
-// Of a group of 64 inputs in two bytes each: input ~ (256 * upper + lower) * scale. The sums of
-// those numbers, of all inputs and of either half, are what bases of weights are multiplied by.
+// Of a group of 64 inputs in 16 bits each. The sums of those numbers, of all inputs and of either
+// half, are what bases of weights are multiplied by.
 // Where weights have none, sums of products start with the code of zero times those of parts: 128
 // times them, or a power of two less (start_of_part()).
 struct CodedInputs {
@@ -38,8 +32,9 @@ struct CodedInputs {
   int32_t starts[4] = {};  // of quarters
 };
 constexpr int kStartBits = 7;  // a start is -2^kStartBits times a quarter's sum
-// The number of the largest magnitude of a group: its upper byte is 127, and the lower one 0.
-constexpr float kCodedPeak = 127.0F * 256.0F;
+// The number of the largest magnitude, where inputs are numbers of 16 bits: its upper byte is 127,
+// and the lower one 0.
+constexpr float kNumberPeak = 127.0F * 256.0F;
 
 // Rows that are rotated.
 struct RowsToRotate {
@@ -54,6 +49,8 @@ struct RowsToRotate {
 struct EncodeTask {
   RowsToRotate rows;
   InputRounding rounding;
+  bool in_words;
+  size_t value_bytes;  // of a group
   unsigned char* out;  // see EncodedRows
   size_t out_stride;
 };
@@ -62,7 +59,7 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
 void encode_rows_avx2(const EncodeTask& task, size_t row_begin, size_t row_end);
 void encode_rows_avx512(const EncodeTask& task, size_t row_begin, size_t row_end);
 
-// Where tiles have input i of every four; the same says which input is at a place.
+// Where words and tiles have input i of every four; the same says which input is at a place.
 constexpr size_t kTilePlaces[4] = {0, 2, 1, 3};
 
 struct RotatedTilesTask {

@@ -1,118 +1,14 @@
-// encode_rows on sixteen lanes. See lanes.h for the rules of this file. `Ops` is what Lanes lack,
-// as in rotated_row_lanes.h, and
-//
-//   store_rounded(p, parts, sums)   four Lanes to the nearest bytes, which are added to `sums`, of
-//                       type ByteSums, whose lanes() together are their total. REQUIRES: magnitudes
-//                       that round to 127 at most; what is no number becomes any byte
+// encode_rows on sixteen lanes. See lanes.h for the rules of this file, round_inputs_lanes.h for
+// what `Ops` are.
 #pragma once
 
 #include "kernels/lanes.h"
 #include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/quantized/rotated_row_lanes.h"
+#include "kernels/quantized/round_inputs_lanes.h"
 
 namespace millrace {
 namespace {
-
-// Lanes of sixteen groups, to be combined within each group: for all of them at once, because the
-// lanes of one are combined one step after the other.
-template <class Lanes>
-struct LanesOfGroups {
-  alignas(64) float rows[kLanes * kLanes];
-
-  [[gnu::always_inline]] void put(size_t group, Lanes lanes) {
-    Lanes::store(rows + group * kLanes, lanes);
-  }
-  // Lane i of the result is of group i, of which there are `num_groups`.
-  template <class Function>
-  [[gnu::always_inline]] Lanes combined(size_t num_groups, const Function& function) {
-    for (size_t group = num_groups; group < kLanes; ++group) put(group, Lanes::zero());
-    alignas(64) float columns[kLanes * kLanes];
-    Lanes::transpose(rows, kLanes, columns);
-    Lanes result = Lanes::load(columns);
-#pragma GCC unroll 15
-    for (size_t i = 1; i < kLanes; ++i) {
-      result = function(result, Lanes::load(columns + i * kLanes));
-    }
-    return result;
-  }
-};
-
-// Lane i of each term to out[i][term], for i < n.
-template <class Lanes, size_t kTerms>
-[[gnu::always_inline]] inline void store_terms(float* out, const Lanes (&terms)[kTerms], size_t n) {
-  if constexpr (kTerms == 1) {
-    Lanes::store_first(out, terms[0], n);
-  } else {
-    float values[kTerms][kLanes];
-    for (size_t term = 0; term < kTerms; ++term) Lanes::store(values[term], terms[term]);
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t term = 0; term < kTerms; ++term) out[i * kTerms + term] = values[term][i];
-    }
-  }
-}
-
-// The nearest integers.
-template <class Lanes>
-[[gnu::always_inline]] inline Lanes rounded(Lanes a) {
-  const Lanes shift = Lanes::broadcast(kRoundingShift);
-  return Lanes::sub(Lanes::add(a, shift), shift);
-}
-
-// What the nearest integers leave over, in steps of a second term.
-template <class Lanes>
-[[gnu::always_inline]] inline void to_steps_of_second_term(Lanes (&steps)[4]) {
-#pragma GCC unroll 4
-  for (size_t part = 0; part < 4; ++part) {
-    const Lanes rest = Lanes::sub(steps[part], rounded(steps[part]));
-    steps[part] = Lanes::mul(rest, Lanes::broadcast(kSecondTermSteps));
-  }
-}
-
-// Rounds `rotated`, group i in steps of 1 / inverses[i], and writes what the sums of products start
-// with.
-template <class Lanes, class Ops, size_t kTerms>
-void round_groups(
-    const EncodeTask& task, const GroupsOfRow& groups, const float* rotated, const float* inverses
-) {
-  unsigned char* const values = task.out + groups.row * task.out_stride;
-  LanesOfGroups<Lanes> sums[kTerms];
-  for (size_t group = 0; group < groups.num_groups; ++group) {
-    Lanes steps[4];
-#pragma GCC unroll 4
-    for (size_t part = 0; part < 4; ++part) {
-      steps[part] = Lanes::mul(
-          Lanes::load(rotated + group * 64 + part * kLanes), Lanes::broadcast(inverses[group])
-      );
-    }
-#pragma GCC unroll 2
-    for (size_t term = 0; term < kTerms; ++term) {
-      if (term > 0) to_steps_of_second_term(steps);
-      typename Ops::ByteSums sum;
-      Ops::store_rounded(values + ((groups.begin + group) * kTerms + term) * 64, steps, sum);
-      sums[term].put(group, sum.lanes());
-    }
-  }
-  Lanes starts[kTerms];
-#pragma GCC unroll 2
-  for (size_t term = 0; term < kTerms; ++term) {
-    // kSumStart - 128 * sum, in the bits of a float: exact below 2^22.
-    starts[term] = Lanes::fma(
-        sums[term].combined(groups.num_groups, [](Lanes a, Lanes b) { return Lanes::add(a, b); }),
-        Lanes::broadcast(-128.0F),
-        Lanes::broadcast(kRoundingShift)
-    );
-  }
-  float* const first = reinterpret_cast<float*>(values + task.rows.num_groups * kTerms * 64);
-  store_terms(first + groups.begin * kTerms, starts, groups.num_groups);
-}
-
-template <size_t kTerms>
-[[gnu::always_inline]] inline float* scales_of_row(const EncodeTask& task, size_t row) {
-  const size_t num_parts = task.rows.num_groups * kTerms;
-  return reinterpret_cast<float*>(
-      task.out + row * task.out_stride + num_parts * (64 + sizeof(float))
-  );
-}
 
 // The largest magnitude of each of sixteen groups, which are rotated into `rotated` meanwhile.
 template <class Lanes, class Ops>
@@ -140,49 +36,35 @@ void encode_row_by_groups(const EncodeTask& task, size_t row, size_t next_row) {
     const Lanes peak = peaks_of_groups<Lanes, Ops>(task, groups, next_row, rotated);
     float inverses[kLanes];
     Lanes::store(inverses, Lanes::div(Lanes::broadcast(127.0F), peak));
-    round_groups<Lanes, Ops, 1>(task, groups, rotated, inverses);
+    round_groups<Lanes, Ops>(task, groups, rotated, inverses);
     const Lanes scales = Lanes::mul(peak, Lanes::broadcast(1.0F / 127.0F));
-    Lanes::store_first(scales_of_row<1>(task, row) + begin, scales, groups.num_groups);
+    Lanes::store_first(scales_of_row(task, row) + begin, scales, groups.num_groups);
   }
 }
 
-// Of what is no number any: its group's scale is none.
-[[gnu::always_inline]] inline int32_t start_of(float sum) {
-  return sum == sum ? -(static_cast<int32_t>(sum) * (1 << kStartBits)) : 0;
-}
-
-// A row in two bytes. A lower byte is at least -128 and at most 127: halves are rounded upwards.
+// A row whose groups have numbers of 16 bits and scales of their own.
 template <class Lanes, class Ops>
 void encode_coded_row(const EncodeTask& task, size_t row, size_t next_row) {
   alignas(64) float inputs[kSixteenGroups];
-  unsigned char* bytes = task.out + row * task.out_stride;
-  auto* coded = reinterpret_cast<CodedInputs*>(bytes + task.rows.num_groups * 128);
+  unsigned char* values = task.out + row * task.out_stride;
+  auto* coded = reinterpret_cast<CodedInputs*>(values + task.rows.num_groups * task.value_bytes);
   for (size_t begin = 0; begin < task.rows.num_groups; begin += kLanes) {
     const GroupsOfRow groups = sixteen_groups(task.rows, row, begin);
     const Lanes peak = peaks_of_groups<Lanes, Ops>(task, groups, next_row, inputs);
     float inverses[kLanes];
     float scales[kLanes];
-    Lanes::store(inverses, Lanes::div(Lanes::broadcast(kCodedPeak), peak));
-    Lanes::store(scales, Lanes::mul(peak, Lanes::broadcast(1.0F / kCodedPeak)));
+    Lanes::store(inverses, Lanes::div(Lanes::broadcast(kNumberPeak), peak));
+    Lanes::store(scales, Lanes::mul(peak, Lanes::broadcast(1.0F / kNumberPeak)));
     LanesOfGroups<Lanes> quarters[4];
-    for (size_t group = 0; group < groups.num_groups; ++group, bytes += 128) {
-      Lanes upper[4];
-      Lanes lower[4];
+    for (size_t group = 0; group < groups.num_groups; ++group, values += task.value_bytes) {
+      Lanes numbers[4];
+      to_steps(inputs + group * 64, inverses[group], numbers);
 #pragma GCC unroll 4
       for (size_t part = 0; part < 4; ++part) {
-        const Lanes input = Lanes::load(inputs + group * 64 + part * kLanes);
-        lower[part] = rounded(Lanes::mul(input, Lanes::broadcast(inverses[group])));
-        const Lanes quarter = Lanes::broadcast(0.25F / 256.0F);
-        upper[part] = rounded(Lanes::fma(lower[part], Lanes::broadcast(1.0F / 256.0F), quarter));
+        numbers[part] = rounded(numbers[part]);
+        quarters[part].put(group, numbers[part]);
       }
-#pragma GCC unroll 4
-      for (size_t part = 0; part < 4; ++part) {
-        quarters[part].put(group, lower[part]);
-        lower[part] = Lanes::fma(upper[part], Lanes::broadcast(-256.0F), lower[part]);
-      }
-      typename Ops::ByteSums unused;
-      Ops::store_rounded(bytes, upper, unused);
-      Ops::store_rounded(bytes + 64, lower, unused);
+      store_numbers<Lanes, Ops>(task.in_words, values, numbers);
     }
     float sums[4][kLanes];
     const auto add = [](Lanes a, Lanes b) { return Lanes::add(a, b); };
@@ -204,16 +86,24 @@ void encode_coded_row(const EncodeTask& task, size_t row, size_t next_row) {
 }
 
 // A row whose groups share one.
-template <class Lanes, class Ops, size_t kTerms>
+template <class Lanes, class Ops>
 void encode_whole_row(const EncodeTask& task, size_t row, size_t next_row) {
   RotatedRow<Lanes, Ops> rotated(task.rows, row, next_row);
+  const bool are_numbers = task.rounding == InputRounding::kTwoTerms;  // of 16 bits
+  const float most = are_numbers ? kNumberPeak : 127.0F;
+  const float inverse = most / rotated.peak();
   float inverses[kLanes];
-  Lanes::store(inverses, Lanes::broadcast(127.0F / rotated.peak()));
+  Lanes::store(inverses, Lanes::broadcast(inverse));
   for (size_t begin = 0; begin < task.rows.num_groups; begin += kLanes) {
     const GroupsOfRow groups = sixteen_groups(task.rows, row, begin);
-    round_groups<Lanes, Ops, kTerms>(task, groups, rotated.values(groups), inverses);
+    const float* const values = rotated.values(groups);
+    if (are_numbers) {
+      round_groups_to_numbers<Lanes, Ops>(task, groups, values, inverse);
+    } else {
+      round_groups<Lanes, Ops>(task, groups, values, inverses);
+    }
   }
-  *scales_of_row<kTerms>(task, row) = rotated.peak() * (1.0F / 127.0F);
+  *scales_of_row(task, row) = rotated.peak() * (1.0F / most);
 }
 
 template <class Lanes, class Ops>
@@ -228,10 +118,8 @@ void encode_lanes(const EncodeTask& task, size_t row_begin, size_t row_end) {
         encode_coded_row<Lanes, Ops>(task, row, next_row);
         break;
       case InputRounding::kRow:
-        encode_whole_row<Lanes, Ops, 1>(task, row, next_row);
-        break;
       case InputRounding::kTwoTerms:
-        encode_whole_row<Lanes, Ops, 2>(task, row, next_row);
+        encode_whole_row<Lanes, Ops>(task, row, next_row);
         break;
     }
   }

@@ -31,52 +31,76 @@ Rounded round_to_int8(float value) {
   return {byte, static_cast<int>(shifted - kRoundingShift)};
 }
 
-// One term of a group: its bytes, and in x what they leave over, in steps of this term.
-int round_term(float (&x)[kGroup], unsigned char* values) {
-  int sum = 0;
-  for (size_t i = 0; i < kGroup; ++i) {
-    const Rounded rounded = round_to_int8(x[i]);
-    values[i] = rounded.byte;
-    sum += rounded.value;
-    x[i] -= static_cast<float>(rounded.value);
-  }
-  return sum;
-}
-
-// A group whose largest magnitude, or its row's, is `peak`: of each term 64 bytes and a start.
-void encode_group_reference(
-    const float* x, float peak, size_t num_terms, unsigned char* values, int* starts
-) {
-  const float inverse = 127.0F / peak;
-  float steps[kGroup];
-  for (size_t i = 0; i < kGroup; ++i) steps[i] = x[i] * inverse;
-  starts[0] = kSumStart - 128 * round_term(steps, values);
-  if (num_terms == 1) return;
-  for (float& step : steps) step *= kSecondTermSteps;
-  starts[1] = kSumStart - 128 * round_term(steps, values + kGroup);
-}
-
 // Of a small integer; of what is no number, any.
 unsigned char byte_of(float value) {
   return static_cast<unsigned char>(std::bit_cast<uint32_t>(value + kRoundingShift));
 }
 
-// Of what is no number any: its group's scale is none.
+// The integer of 16 bits in its place of a group's words; of what is no number, any.
+void put_word(unsigned char* words, size_t input, float number) {
+  const auto word = static_cast<uint16_t>(std::bit_cast<uint32_t>(number + kRoundingShift));
+  const size_t place = input / 4 * 4 + kTilePlaces[input % 4];
+  std::memcpy(words + place * sizeof word, &word, sizeof word);
+}
+
+// The integer of 16 bits in two bytes, of which the upper one is the nearest that leaves a lower
+// one of -128 to 127; or in a word.
+void put_number(bool in_words, unsigned char* values, size_t input, float number) {
+  if (in_words) return put_word(values, input, number);
+  const float upper = std::floor((number + 128.0F) / 256.0F);
+  values[input] = byte_of(upper);
+  values[kGroup + input] = byte_of(number - 256.0F * upper);
+}
+
+// The nearest integer.
+float nearest(float value) {
+  return (value + kRoundingShift) - kRoundingShift;
+}
+
+// Of what is no number any: its scale is none.
 int32_t start_of(float sum) {
   return std::isnan(sum) ? 0 : -(static_cast<int32_t>(sum) * (1 << kStartBits));
 }
 
-// A group in two bytes each, of which the upper ones are the nearest that leave lower ones of -128
-// to 127.
-CodedInputs encode_coded_group_reference(const float* x, float peak, unsigned char* bytes) {
-  CodedInputs coded = {.scale = peak * (1.0F / kCodedPeak)};
-  float quarters[4] = {};
-  const float inverse = kCodedPeak / peak;
+// A group whose largest magnitude, or its row's, is `peak`, in 8 bits: its values. Returns its
+// start.
+int32_t encode_group_reference(bool in_words, const float* x, float peak, unsigned char* values) {
+  const float inverse = 127.0F / peak;
+  int sum = 0;
   for (size_t i = 0; i < kGroup; ++i) {
-    const float number = (x[i] * inverse + kRoundingShift) - kRoundingShift;
-    const float upper = std::floor((number + 128.0F) / 256.0F);
-    bytes[i] = byte_of(upper);
-    bytes[kGroup + i] = byte_of(number - 256.0F * upper);
+    const Rounded rounded = round_to_int8(x[i] * inverse);
+    if (in_words) {
+      put_word(values, i, static_cast<float>(rounded.value));
+    } else {
+      values[i] = rounded.byte;
+    }
+    sum += rounded.value;
+  }
+  return kSumStart - 128 * sum;
+}
+
+// The same in 16 bits.
+int32_t encode_numbers_reference(bool in_words, const float* x, float peak, unsigned char* values) {
+  const float inverse = kNumberPeak / peak;
+  float sum = 0.0F;
+  for (size_t i = 0; i < kGroup; ++i) {
+    const float number = nearest(x[i] * inverse);
+    put_number(in_words, values, i, number);
+    sum += number;
+  }
+  return start_of(sum);
+}
+
+// A group with a scale of its own in 16 bits.
+CodedInputs encode_coded_group_reference(
+    bool in_words, const float* x, float peak, unsigned char* values
+) {
+  CodedInputs coded = {.scale = peak * (1.0F / kNumberPeak)};
+  float quarters[4] = {};
+  const float inverse = kNumberPeak / peak;
+  for (size_t i = 0; i < kGroup; ++i) {
+    const float number = nearest(x[i] * inverse);
+    put_number(in_words, values, i, number);
     quarters[i / (kGroup / 4)] += number;
   }
   for (size_t half = 0; half < 2; ++half) {
@@ -130,12 +154,11 @@ void rotate_reference(float* block, size_t size) {
 
 void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_end) {
   const RowsToRotate& rows = task.rows;
-  const size_t num_terms = num_terms_of(task.rounding);
-  const size_t num_parts = rows.num_groups * num_terms;
+  const bool are_numbers = task.rounding == InputRounding::kTwoTerms;
   for (size_t row = row_begin; row < row_end; ++row) {
-    unsigned char* values = task.out + row * task.out_stride;
-    unsigned char* starts = values + num_parts * kGroup;
-    unsigned char* scales = starts + num_parts * sizeof(int);
+    unsigned char* const of_groups = task.out + row * task.out_stride;
+    unsigned char* const starts = of_groups + rows.num_groups * task.value_bytes;
+    unsigned char* const scales = starts + rows.num_groups * sizeof(int32_t);
     const auto for_groups = [&](const auto& function) {
       for (size_t begin = 0; begin < rows.num_groups * kGroup; begin += rows.rotation) {
         float block[kRotationMax];
@@ -149,21 +172,20 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
       row_peak = larger_magnitude(row_peak, largest_magnitude(x));
     });
     for_groups([&](size_t group, const float* x) {
+      unsigned char* const values = of_groups + group * task.value_bytes;
       if (task.rounding == InputRounding::kUnrotated) {
         const CodedInputs coded =
-            encode_coded_group_reference(x, largest_magnitude(x), values + group * 2 * kGroup);
-        unsigned char* const to = values + rows.num_groups * 2 * kGroup + group * sizeof coded;
-        std::memcpy(to, &coded, sizeof coded);
+            encode_coded_group_reference(task.in_words, x, largest_magnitude(x), values);
+        std::memcpy(starts + group * sizeof coded, &coded, sizeof coded);
         return;
       }
-      const float peak = has_row_scales(task.rounding) ? row_peak : largest_magnitude(x);
-      const size_t part = group * num_terms;
-      int start[2];
-      encode_group_reference(x, peak, num_terms, values + part * kGroup, start);
-      std::memcpy(starts + part * sizeof(int), start, num_terms * sizeof(int));
-      const float scale = peak * (1.0F / 127.0F);
-      const size_t place = has_row_scales(task.rounding) ? 0 : group;
-      std::memcpy(scales + place * sizeof scale, &scale, sizeof scale);
+      const bool is_of_row = has_row_scales(task.rounding);
+      const float peak = is_of_row ? row_peak : largest_magnitude(x);
+      const int32_t start = are_numbers ? encode_numbers_reference(task.in_words, x, peak, values)
+                                        : encode_group_reference(task.in_words, x, peak, values);
+      std::memcpy(starts + group * sizeof start, &start, sizeof start);
+      const float scale = peak * (1.0F / (are_numbers ? kNumberPeak : 127.0F));
+      std::memcpy(scales + (is_of_row ? 0 : group) * sizeof scale, &scale, sizeof scale);
     });
   }
 }

@@ -20,30 +20,65 @@ struct Encoded {
   Buffer scratch;
   EncodedRows rows;
 
-  std::vector<std::byte> bytes() const {
-    return {rows.data, rows.data + rows.num_rows * rows.stride};
-  }
   const std::byte* row(size_t index) const { return rows.data + index * rows.stride; }
-  // A part is one term of a group.
-  size_t num_parts() const { return rows.num_groups * num_terms_of(rows.rounding); }
-  int value(size_t row_index, size_t part, size_t input) const {
-    return std::bit_cast<int8_t>(row(row_index)[part * 64 + input]);
+  size_t value_bytes() const { return EncodedRows::value_bytes(rows.rounding, rows.form); }
+  // Of a group.
+  int value(size_t row_index, size_t group, size_t input) const {
+    const std::byte* const values = row(row_index) + group * value_bytes();
+    if (rows.form == InputForm::kWords) {
+      constexpr size_t kExchanged[] = {0, 2, 1, 3};
+      int16_t word = 0;
+      const size_t place = input / 4 * 4 + kExchanged[input % 4];
+      std::memcpy(&word, values + place * sizeof word, sizeof word);
+      return word;
+    }
+    const int first = std::bit_cast<int8_t>(values[input]);
+    return value_bytes() == 64 ? first : 256 * first + std::bit_cast<int8_t>(values[64 + input]);
   }
-  int32_t start(size_t row_index, size_t part) const {
+  const std::byte* behind_values(size_t row_index) const {
+    return row(row_index) + rows.num_groups * value_bytes();
+  }
+  int32_t start(size_t row_index, size_t group) const {
     int32_t start = 0;
-    std::memcpy(&start, row(row_index) + num_parts() * 64 + part * 4, sizeof start);
+    std::memcpy(&start, behind_values(row_index) + group * 4, sizeof start);
     return start;
   }
   CodedInputs coded_inputs(size_t row_index, size_t group) const {
     CodedInputs coded;
-    std::memcpy(&coded, row(row_index) + num_parts() * 64 + group * sizeof coded, sizeof coded);
+    std::memcpy(&coded, behind_values(row_index) + group * sizeof coded, sizeof coded);
     return coded;
   }
-  // Of a group, or of a term of it, or of the row.
+  // Of a group, or of the row.
   float scale(size_t row_index, size_t group = 0) const {
     float scale = 0.0F;
-    std::memcpy(&scale, row(row_index) + num_parts() * 68 + group * 4, sizeof scale);
+    const size_t place = (rows.num_groups + group) * 4;
+    std::memcpy(&scale, behind_values(row_index) + place, sizeof scale);
     return scale;
+  }
+  // All values, in order, and what lies behind those of each row.
+  std::vector<int> values() const {
+    std::vector<int> all;
+    for (size_t i = 0; i < rows.num_rows; ++i) {
+      for (size_t input = 0; input < rows.num_groups * 64; ++input) {
+        all.push_back(value(i, input / 64, input % 64));
+      }
+    }
+    return all;
+  }
+  std::vector<std::byte> rest() const {
+    std::vector<std::byte> all;
+    for (size_t i = 0; i < rows.num_rows; ++i) {
+      const size_t of_group = rows.rounding == InputRounding::kUnrotated ? sizeof(CodedInputs)
+                              : has_row_scales(rows.rounding)            ? 4
+                                                                         : 8;
+      const size_t size = rows.num_groups * of_group + (has_row_scales(rows.rounding) ? 4 : 0);
+      all.insert(all.end(), behind_values(i), behind_values(i) + size);
+    }
+    return all;
+  }
+
+  friend bool operator==(const Encoded& a, const Encoded& b) {
+    return a.values() == b.values() && a.rest() == b.rest();
   }
 };
 
@@ -51,7 +86,7 @@ Encoded encode(
     const Executor& executor, std::vector<float> x, size_t num_columns, InputRounding rounding
 ) {
   const size_t num_rows = x.size() / num_columns;
-  const size_t row_bytes = EncodedRows::row_bytes(num_columns, rounding);
+  const size_t row_bytes = EncodedRows::row_bytes(num_columns, rounding, input_form(executor.isa));
   Encoded encoded{.scratch = *Buffer::allocate(num_rows * row_bytes)};
   encoded.rows = encode_rows(executor, rows_of(x, num_columns), rounding, encoded.scratch.bytes());
   return encoded;
@@ -149,29 +184,25 @@ TEST(EncodeRows, RoundsEachRowToWithinHalfAStepOfItsLargest) {
   }
 }
 
-TEST(EncodeRows, KeepsInASecondTermWhatTheFirstLost) {
+TEST(EncodeRows, RoundsEachRowOfTwoTermsToWithinHalfAStepOfItsLargest) {
   ThreadPool pool(1);
   const std::vector<float> x = random_floats(3 * 300, 6);
-  const Encoded one = encode({Isa::kReference, pool}, x, 300, InputRounding::kRow);
-  const Encoded two = encode({Isa::kReference, pool}, x, 300, InputRounding::kTwoTerms);
+  const Encoded encoded = encode({Isa::kReference, pool}, x, 300, InputRounding::kTwoTerms);
   for (size_t row = 0; row < 3; ++row) {
     const std::vector<float> rotated = rotated_row(x, row, 300);
-    const float scale = one.scale(row);
-    const float step = scale * kSecondTermScale;
-    EXPECT_EQ(two.scale(row), scale);
+    const float scale = encoded.scale(row);
+    int peak = 0;
     for (size_t group = 0; group < 5; ++group) {
-      EXPECT_EQ(two.start(row, 2 * group), one.start(row, group));
       int sum = 0;
       for (size_t i = 0; i < 64; ++i) {
-        const int first = one.value(row, group, i);
-        EXPECT_EQ(two.value(row, 2 * group, i), first);
-        const int value = two.value(row, 2 * group + 1, i);
-        const float rest = rotated[group * 64 + i] - static_cast<float>(first) * scale;
-        EXPECT_NEAR(static_cast<float>(value) * step, rest, step * 0.51F);
+        const int value = encoded.value(row, group, i);
+        EXPECT_NEAR(static_cast<float>(value) * scale, rotated[group * 64 + i], scale * 0.51F);
+        peak = std::max(peak, std::abs(value));
         sum += value;
       }
-      EXPECT_EQ(two.start(row, 2 * group + 1), kSumStart - 128 * sum);
+      EXPECT_EQ(encoded.start(row, group), -128 * sum);
     }
+    EXPECT_EQ(peak, 127 * 256);
   }
 }
 
@@ -191,14 +222,12 @@ TEST(EncodeRows, KeepsUnrotatedInputsInTwoBytes) {
       int sums[4] = {};
       for (size_t i = 0; i < 64; ++i) {
         const float value = values[group * 64 + i];
-        const int upper = encoded.value(row, 2 * group, i);
-        const int lower = encoded.value(row, 2 * group + 1, i);
-        const int number = 256 * upper + lower;
+        const int number = encoded.value(row, group, i);
         EXPECT_NEAR(static_cast<float>(number) * coded.scale, value, coded.scale * 0.51F);
         peak = std::max(peak, std::fabs(value));
         sums[i / 16] += number;
       }
-      EXPECT_NEAR(coded.scale * kCodedPeak, peak, peak * 1e-6F);
+      EXPECT_NEAR(coded.scale * kNumberPeak, peak, peak * 1e-6F);
       for (size_t i = 0; i < 4; ++i) EXPECT_EQ(coded.starts[i], -128 * sums[i]);
       for (size_t half = 0; half < 2; ++half) {
         const int sum = sums[2 * half] + sums[2 * half + 1];
@@ -209,13 +238,13 @@ TEST(EncodeRows, KeepsUnrotatedInputsInTwoBytes) {
   }
   const int expected[4][2] = {{0, 0}, {0, 64}, {1, -128}, {1, -64}};
   for (size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(encoded.value(1, 0, i), expected[i][0]);
-    EXPECT_EQ(encoded.value(1, 1, i), expected[i][1]);
+    EXPECT_EQ(std::bit_cast<int8_t>(encoded.row(1)[i]), expected[i][0]);
+    EXPECT_EQ(std::bit_cast<int8_t>(encoded.row(1)[64 + i]), expected[i][1]);
   }
 }
 
 // Rows that are kept whole between two passes over them, and longer ones.
-TEST(EncodeRows, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
+TEST(EncodeRows, HasTheSameNumbersOnEveryInstructionSetAndThreadCount) {
   ThreadPool one(1);
   ThreadPool three(3);
   for (const size_t num_columns :
@@ -227,11 +256,10 @@ TEST(EncodeRows, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
       for (const InputRounding rounding : kRoundings) {
         const Encoded expected = encode({Isa::kReference, one}, x, num_columns, rounding);
         for (const Isa isa : supported_isas()) {
-          EXPECT_EQ(encode({isa, one}, x, num_columns, rounding).bytes(), expected.bytes())
+          EXPECT_TRUE(encode({isa, one}, x, num_columns, rounding) == expected)
               << name_of(isa) << ' ' << num_rows << " x " << num_columns << ' '
               << static_cast<int>(rounding);
-          EXPECT_EQ(encode({isa, three}, x, num_columns, rounding).bytes(), expected.bytes())
-              << name_of(isa);
+          EXPECT_TRUE(encode({isa, three}, x, num_columns, rounding) == expected) << name_of(isa);
         }
       }
     }
@@ -365,9 +393,11 @@ TEST(EncodeRows, ReadsColumnsOfWiderRows) {
   for (const Isa isa : supported_isas()) {
     for (const InputRounding rounding : kRoundings) {
       const Encoded expected = encode({isa, pool}, narrow, 70, rounding);
-      Buffer scratch = *Buffer::allocate(4 * EncodedRows::row_bytes(70, rounding));
-      encode_rows({isa, pool}, rows_of(wide, 100).columns(9, 70), rounding, scratch.bytes());
-      EXPECT_TRUE(std::ranges::equal(scratch.bytes(), expected.bytes())) << name_of(isa);
+      const size_t row_bytes = EncodedRows::row_bytes(70, rounding, input_form(isa));
+      Encoded found = {.scratch = *Buffer::allocate(4 * row_bytes)};
+      const ConstRows columns = rows_of(wide, 100).columns(9, 70);
+      found.rows = encode_rows({isa, pool}, columns, rounding, found.scratch.bytes());
+      EXPECT_TRUE(found == expected) << name_of(isa);
     }
   }
 }
@@ -397,13 +427,14 @@ TEST(EncodeRows, RoundsWhatIsNextToNothingToZeros) {
     for (const InputRounding rounding : kRoundings) {
       const Encoded encoded = encode({isa, pool}, x, 128, rounding);
       EXPECT_TRUE(std::isfinite(encoded.scale(0))) << name_of(isa);
-      for (size_t part = 0; part < encoded.num_parts(); ++part) {
+      for (size_t group = 0; group < 2; ++group) {
         if (rounding == InputRounding::kUnrotated) {
-          EXPECT_EQ(encoded.coded_inputs(0, part / 2).sum, 0.0F) << name_of(isa);
+          EXPECT_EQ(encoded.coded_inputs(0, group).sum, 0.0F) << name_of(isa);
         } else {
-          EXPECT_EQ(encoded.start(0, part), kSumStart) << name_of(isa);
+          const int32_t start = rounding == InputRounding::kTwoTerms ? 0 : kSumStart;
+          EXPECT_EQ(encoded.start(0, group), start) << name_of(isa);
         }
-        for (size_t i = 0; i < 64; ++i) EXPECT_EQ(encoded.value(0, part, i), 0) << name_of(isa);
+        for (size_t i = 0; i < 64; ++i) EXPECT_EQ(encoded.value(0, group, i), 0) << name_of(isa);
       }
     }
     const auto rows = encode_to_byte_tiles({isa, pool}, rows_of(x, 128));
@@ -417,7 +448,8 @@ TEST(EncodeRowsDeathTest, RefusesAScratchThatIsTooSmall) {
   ThreadPool pool(1);
   std::vector<float> x(128, 1.0F);
   constexpr InputRounding kRounding = InputRounding::kGroups;
-  Buffer scratch = *Buffer::allocate(EncodedRows::row_bytes(128, kRounding) - 1);
+  const size_t row_bytes = EncodedRows::row_bytes(128, kRounding, input_form(best_isa()));
+  Buffer scratch = *Buffer::allocate(row_bytes - 1);
   EXPECT_DEATH(
       encode_rows({best_isa(), pool}, rows_of(x, 128), kRounding, scratch.bytes()),
       "the scratch holds"

@@ -1,5 +1,5 @@
-// How the inputs of a quantized matrix are rounded to 8 bits. What is compiled for instructions
-// that the machine may lack reads the enum and calls neither function (lanes.h).
+// How the inputs of a quantized matrix are rounded to 8 or 16 bits. What is compiled for
+// instructions that the machine may lack reads the enum and calls no function (lanes.h).
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@ namespace millrace {
 enum class InputRounding : uint8_t {
   kGroups,    // a scale for each 64 inputs
   kRow,       // one scale for all of a token: products are scaled in half the operations
-  kTwoTerms,  // one scale for all of a token, and what is lost rounded to 8 bits again: 16 bits
-  // 16 bits in two bytes, with a scale for each 64 inputs, which are not rotated: for weights that
-  // arrived quantized and so are not rotated either.
+  kTwoTerms,  // 16 bits, as two terms of 8, with one scale for all of a token
+  // 16 bits, with a scale for each 64 inputs, which are not rotated: for weights that arrived
+  // quantized and so are not rotated either.
   kUnrotated,
 };
 
-// How often weights are multiplied.
+// The bytes of an input, and how often products of bytes multiply a weight.
 constexpr size_t num_terms_of(InputRounding rounding) {
   return rounding == InputRounding::kTwoTerms || rounding == InputRounding::kUnrotated ? 2 : 1;
 }

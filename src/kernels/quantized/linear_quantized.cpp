@@ -57,7 +57,8 @@ const IsaVersions<PanelFunction>& versions_of(QuantizedFormat format) {
 
 bool fits(InputRounding rounding, QuantizedFormat format) {
   if (are_codes(format)) return rounding == InputRounding::kUnrotated;
-  return format == QuantizedFormat::kInt4 ? rounding == InputRounding::kRow : is_rotated(rounding);
+  if (format == QuantizedFormat::kInt4) return rounding == InputRounding::kRow;
+  return rounding == InputRounding::kGroups || rounding == InputRounding::kTwoTerms;
 }
 
 // A scaled code and a half is at most 126.5, an input 127; twice their sum has to fit an int32.
@@ -103,7 +104,7 @@ void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
 
 size_t bytes_of_inputs(InputRounding rounding, size_t num_tokens, size_t num_inputs) {
   const size_t num_bytes = std::max(
-      {num_tokens * EncodedRows::row_bytes(num_inputs, rounding),
+      {num_tokens * EncodedRows::row_bytes(num_inputs, rounding, InputForm::kWords),
        RotatedTiles::num_bytes(num_tokens, num_inputs),
        ByteTiles::num_bytes(num_tokens, num_inputs)}
   );
@@ -160,7 +161,7 @@ QuantizedTask make_task(
       .rows = reinterpret_cast<const unsigned char*>(inputs.data),
       .row_stride = inputs.row_bytes,
       .num_groups = args.weights.num_groups(),
-      .num_terms = num_terms_of(args.rounding),
+      .value_bytes = EncodedRows::value_bytes(args.rounding, input_form(executor.isa)),
       .has_row_scales = has_row_scales(args.rounding),
       .panels = static_cast<const unsigned char*>(args.weights.data()) + first_panel * panel_bytes,
       .panel_bytes = panel_bytes,

@@ -9,12 +9,23 @@ struct Pair {
   __m256i hi;
 };
 
-struct Avx2Dots {
+// Even and odd bytes become words: products of bytes would exceed 16 bits where two are added
+// (vpmaddubsw saturates), and one of words takes inputs of 16 bits at once.
+struct WordDots {
   using Floats = Avx2Lanes;
-  using Weights = Pair;
-  using Inputs = __m256i;
+  using Bytes = Pair;
+  struct Weights {
+    Pair even;
+    Pair odd;
+  };
+  struct Inputs {
+    __m256i even;
+    __m256i odd;
+  };
   using Sums = Pair;
   using Table = __m256i;
+  static constexpr size_t kInputBytes = 2;
+  static constexpr size_t kFewSums = 0;
 
   [[gnu::always_inline]] static __m256i load(const unsigned char* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -22,16 +33,16 @@ struct Avx2Dots {
   [[gnu::always_inline]] static Table load_table(const unsigned char* codes) {
     return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(codes)));
   }
-  [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
+  [[gnu::always_inline]] static Bytes load_bytes(const unsigned char* p) {
     return {load(p), load(p + 32)};
   }
   [[gnu::always_inline]] static __m256i four_bits(__m256i bytes) {
     return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
   }
-  [[gnu::always_inline]] static Weights low_bits(const unsigned char* p) {
+  [[gnu::always_inline]] static Bytes low_bits(const unsigned char* p) {
     return {four_bits(load(p)), four_bits(load(p + 32))};
   }
-  [[gnu::always_inline]] static Weights high_bits(const unsigned char* p) {
+  [[gnu::always_inline]] static Bytes high_bits(const unsigned char* p) {
     return {
         four_bits(_mm256_srli_epi16(load(p), 4)), four_bits(_mm256_srli_epi16(load(p + 32), 4))};
   }
@@ -44,50 +55,60 @@ struct Avx2Dots {
     return _mm256_or_si256(low, _mm256_and_si256(moved, mask));
   }
   template <size_t kFrom, size_t kBits>
-  [[gnu::always_inline]] static Weights with_high_bits(Weights low, const unsigned char* p) {
+  [[gnu::always_inline]] static Bytes with_high_bits(Bytes low, const unsigned char* p) {
     return {
         with_high_bits<kFrom, kBits>(low.lo, load(p)),
         with_high_bits<kFrom, kBits>(low.hi, load(p + 32))};
   }
-  [[gnu::always_inline]] static Weights low_codes(const unsigned char* p, Table table) {
-    const Weights bits = low_bits(p);
+  [[gnu::always_inline]] static Bytes low_codes(const unsigned char* p, Table table) {
+    const Bytes bits = low_bits(p);
     return {_mm256_shuffle_epi8(table, bits.lo), _mm256_shuffle_epi8(table, bits.hi)};
   }
-  [[gnu::always_inline]] static Weights high_codes(const unsigned char* p, Table table) {
-    const Weights bits = high_bits(p);
+  [[gnu::always_inline]] static Bytes high_codes(const unsigned char* p, Table table) {
+    const Bytes bits = high_bits(p);
     return {_mm256_shuffle_epi8(table, bits.lo), _mm256_shuffle_epi8(table, bits.hi)};
+  }
+  [[gnu::always_inline]] static Pair even_words(Bytes a) {
+    const __m256i mask = _mm256_set1_epi16(0xFF);
+    return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
+  }
+  [[gnu::always_inline]] static Weights weights_of(Bytes bytes) {
+    const Pair odd = {_mm256_srli_epi16(bytes.lo, 8), _mm256_srli_epi16(bytes.hi, 8)};
+    return {even_words(bytes), odd};
+  }
+  [[gnu::always_inline]] static void store_pair(unsigned char* p, Pair a) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), a.hi);
+  }
+  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights weights) {
+    store_pair(p, weights.even);
+    store_pair(p + 64, weights.odd);
+  }
+  [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
+    return {load_bytes(p), load_bytes(p + 64)};
+  }
+  [[gnu::always_inline]] static __m256i broadcast_32_bits(const unsigned char* p) {
+    int bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    return _mm256_set1_epi32(bits);
   }
   [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
-    int four;
-    __builtin_memcpy(&four, p, sizeof four);
-    return _mm256_set1_epi32(four);
+    return {broadcast_32_bits(p), broadcast_32_bits(p + 4)};
   }
   [[gnu::always_inline]] static Sums broadcast_sum(int sum) {
     return {_mm256_set1_epi32(sum), _mm256_set1_epi32(sum)};
   }
-  // The products of bytes exceed 16 bits where two are added (vpmaddubsw saturates), so that even
-  // and odd bytes are widened first.
-  [[gnu::always_inline]] static __m256i dot_eight(__m256i weights, __m256i inputs, __m256i sums) {
-    const __m256i even = _mm256_and_si256(weights, _mm256_set1_epi16(0xFF));
-    const __m256i odd = _mm256_srli_epi16(weights, 8);
-    const __m256i even_inputs = _mm256_srai_epi16(_mm256_slli_epi16(inputs, 8), 8);
-    const __m256i odd_inputs = _mm256_srai_epi16(inputs, 8);
-    const __m256i products = _mm256_madd_epi16(even, even_inputs);
-    return _mm256_add_epi32(_mm256_add_epi32(sums, products), _mm256_madd_epi16(odd, odd_inputs));
+  [[gnu::always_inline]] static Sums add_products(Pair weights, __m256i inputs, Sums sums) {
+    return {
+        _mm256_add_epi32(sums.lo, _mm256_madd_epi16(weights.lo, inputs)),
+        _mm256_add_epi32(sums.hi, _mm256_madd_epi16(weights.hi, inputs))};
   }
   [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
-    return {dot_eight(weights.lo, inputs, sums.lo), dot_eight(weights.hi, inputs, sums.hi)};
-  }
-  // Two products of codes are within 16 bits.
-  [[gnu::always_inline]] static __m256i dot_eight_codes(
-      __m256i weights, __m256i inputs, __m256i sums
-  ) {
-    const __m256i pairs = _mm256_maddubs_epi16(weights, inputs);
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  }
-  [[gnu::always_inline]] static Sums dot_codes(Weights weights, Inputs inputs, Sums sums) {
-    return {
-        dot_eight_codes(weights.lo, inputs, sums.lo), dot_eight_codes(weights.hi, inputs, sums.hi)};
+    const Sums even = add_products(weights.even, inputs.even, sums);
+    Sums all = add_products(weights.odd, inputs.odd, even);
+    // Else the compiler adds in another order, products first, and keeps these in memory.
+    asm("" : "+x"(all.lo), "+x"(all.hi));
+    return all;
   }
   [[gnu::always_inline]] static Sums add(Sums a, Sums b) {
     return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
@@ -95,11 +116,8 @@ struct Avx2Dots {
   [[gnu::always_inline]] static Floats as_floats(Sums a) {
     return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)};
   }
-  [[gnu::always_inline]] static __m256 total_of_eight(__m256i high, __m256i low) {
-    return _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_slli_epi32(high, 8), low));
-  }
-  [[gnu::always_inline]] static Floats total(Sums high, Sums low) {
-    return {total_of_eight(high.lo, low.lo), total_of_eight(high.hi, low.hi)};
+  [[gnu::always_inline]] static Floats to_floats(Sums a) {
+    return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)};
   }
   [[gnu::always_inline]] static Floats load_scales(const unsigned char* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -109,18 +127,17 @@ struct Avx2Dots {
   }
 };
 
-// 16 registers, two to a panel: 2 x 2 sums of a group take 8, widened weights 4, inputs 2. The sums
-// of all groups lie on the stack.
+// 16 registers, two to a panel: 4 x 2 sums of a group, 4 of weights, 2 of inputs. The sums of all
+// groups lie on the stack.
 struct TileShape {
-  static constexpr size_t tokens_for(size_t num_panels) { return num_panels == 1 ? 4 : 2; }
-  static constexpr size_t kFewTerms = 8;
+  static constexpr size_t tokens_for(size_t) { return 4; }
 };
 
 }  // namespace
 
 template <class Weights>
 void linear_quantized_avx2(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  linear_quantized_lanes<Avx2Dots, TileShape>(Weights{}, task, panel_begin, panel_end);
+  linear_quantized_lanes<WordDots, TileShape>(Weights{}, task, panel_begin, panel_end);
 }
 
 template void linear_quantized_avx2<Int8Weights>(const QuantizedTask&, size_t, size_t);

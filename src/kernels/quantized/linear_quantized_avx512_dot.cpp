@@ -7,11 +7,17 @@ namespace millrace {
 namespace {
 
 struct Dots : Avx512DotsBase {
+  using Weights = Bytes;
+  using Inputs = __m512i;
+  static constexpr size_t kInputBytes = 1;
+  static constexpr size_t kFewSums = 3;
+
+  [[gnu::always_inline]] static Weights weights_of(Bytes bytes) { return bytes; }
+  [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
+    return broadcast_32_bits(p);
+  }
   [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
     return _mm512_dpbusd_epi32(sums, weights, inputs);
-  }
-  [[gnu::always_inline]] static Sums dot_codes(Weights weights, Inputs inputs, Sums sums) {
-    return dot(weights, inputs, sums);
   }
 };
 

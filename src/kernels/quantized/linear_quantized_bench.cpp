@@ -94,7 +94,8 @@ void BM_EncodeRows(benchmark::State& state) {
   const auto rounding = static_cast<InputRounding>(state.range(2));
   ThreadPool pool(1);
   std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
-  Buffer scratch = *Buffer::allocate(num_tokens * EncodedRows::row_bytes(num_inputs, rounding));
+  const size_t row_bytes = EncodedRows::row_bytes(num_inputs, rounding, input_form(best_isa()));
+  Buffer scratch = *Buffer::allocate(num_tokens * row_bytes);
   for (auto _ : state) {
     encode_rows({best_isa(), pool}, rows_of(x, num_inputs), rounding, scratch.bytes());
     benchmark::ClobberMemory();

@@ -45,7 +45,7 @@ struct QuantizedTask {
   const unsigned char* rows;
   size_t row_stride;
   size_t num_groups;
-  size_t num_terms;             // of each group of the rows
+  size_t value_bytes;           // of a group of the rows
   bool has_row_scales;          // the rows, not their groups
   const unsigned char* panels;  // see QuantizedMatrix
   size_t panel_bytes;

@@ -74,28 +74,33 @@ struct WeightRow {
   }
 };
 
+// An input of a group, whose numbers have one byte or two.
+int number_at(const unsigned char* values, size_t value_bytes, size_t input) {
+  const int first = static_cast<int8_t>(values[input]);
+  if (value_bytes == kGroup) return first;
+  return 256 * first + static_cast<int8_t>(values[kGroup + input]);
+}
+
 // A row of the matrix times the inputs of a token: group by group.
 struct GroupByGroup {
   template <class Weights>
   static float sum(const QuantizedTask& task, size_t token, const WeightRow<Weights>& weights) {
-    const unsigned char* values = task.rows + token * task.row_stride;
-    const size_t num_parts = task.num_groups * task.num_terms;
-    const unsigned char* starts = values + num_parts * kGroup;
-    const unsigned char* scales = starts + num_parts * sizeof(int32_t);
+    const unsigned char* const row = task.rows + token * task.row_stride;
+    const unsigned char* const starts = row + task.num_groups * task.value_bytes;
+    const unsigned char* const scales = starts + task.num_groups * sizeof(int32_t);
+    const int32_t start_of_none = task.value_bytes == kGroup ? kSumStart : 0;
     float sum = 0.0F;
-    for (size_t part = 0; part < num_parts; ++part) {
-      const size_t group = part / task.num_terms;
-      int32_t products = read_at<int32_t>(starts, part) - kSumStart;
+    for (size_t group = 0; group < task.num_groups; ++group) {
+      const unsigned char* const values = row + group * task.value_bytes;
+      int32_t products = read_at<int32_t>(starts, group) - start_of_none;
       for (size_t input = 0; input < kGroup; ++input) {
-        const auto value = static_cast<int8_t>(values[part * kGroup + input]);
-        products += weights.code(group, input) * value;
+        products += weights.code(group, input) * number_at(values, task.value_bytes, input);
       }
       const auto scale = static_cast<float>(weights.group_scale(group));
       if (task.has_row_scales) {
-        const float of_term = part % task.num_terms == 0 ? 1.0F : kSecondTermScale;
-        sum = std::fma(static_cast<float>(products), scale * of_term, sum);
+        sum = std::fma(static_cast<float>(products), scale, sum);
       } else {
-        sum = std::fma(static_cast<float>(products) * scale, read_at<float>(scales, part), sum);
+        sum = std::fma(static_cast<float>(products) * scale, read_at<float>(scales, group), sum);
       }
     }
     const float product = sum * weights.row_scale(task.num_groups);
@@ -126,15 +131,13 @@ struct CodesGroupByGroup {
     const unsigned char* const row = task.rows + token * task.row_stride;
     float sum = 0.0F;
     for (size_t group = 0; group < task.num_groups; ++group) {
-      const unsigned char* const bytes = row + group * 2 * kGroup;
-      const auto coded = read_at<CodedInputs>(row + task.num_groups * 2 * kGroup, group);
+      const unsigned char* const values = row + group * task.value_bytes;
+      const auto coded = read_at<CodedInputs>(row + task.num_groups * task.value_bytes, group);
       float value = 0.0F;
       for (size_t part = 0; part < Weights::kParts; ++part) {
         int32_t products = Weights::kCodes.has_bases ? 0 : start_of<Weights>(coded, part);
         for (size_t i = part * kPartInputs; i < (part + 1) * kPartInputs; ++i) {
-          const int upper = static_cast<int8_t>(bytes[i]);
-          const int lower = static_cast<int8_t>(bytes[kGroup + i]);
-          products += weights.code(group, i) * (256 * upper + lower);
+          products += weights.code(group, i) * number_at(values, task.value_bytes, i);
         }
         value = std::fma(static_cast<float>(products), weights.part_scale(group, part), value);
       }

@@ -104,35 +104,36 @@ std::vector<float> rounded_inputs(const Problem& problem) {
   ThreadPool pool(1);
   const size_t num_inputs = problem.shape.num_inputs;
   std::vector<float> x = problem.x;
+  constexpr InputForm kForm = InputForm::kBytes;
   Buffer scratch = *Buffer::allocate(
-      problem.shape.num_tokens * EncodedRows::row_bytes(num_inputs, problem.rounding)
+      problem.shape.num_tokens * EncodedRows::row_bytes(num_inputs, problem.rounding, kForm)
   );
   const EncodedRows rows = encode_rows(
       {Isa::kReference, pool}, rows_of(x, num_inputs), problem.rounding, scratch.bytes()
   );
+  const size_t value_bytes = EncodedRows::value_bytes(problem.rounding, kForm);
   const size_t rotation = is_rotated(problem.rounding) ? rotation_size(num_inputs) : 1;
   for (size_t token = 0; token < rows.num_rows; ++token) {
     const std::byte* row = rows.data + token * rows.stride;
+    const std::byte* behind_values = row + rows.num_groups * value_bytes;
     std::vector<float> values(rows.num_groups * 64);
-    const size_t num_terms = num_terms_of(rows.rounding);
-    const size_t num_parts = rows.num_groups * num_terms;
-    const auto scale_of = [&](size_t part) {
-      const bool is_first = part % num_terms == 0;
+    const auto scale_of = [&](size_t group) {
       if (rows.rounding == InputRounding::kUnrotated) {
         CodedInputs coded;
-        std::memcpy(&coded, row + num_parts * 64 + part / 2 * sizeof coded, sizeof coded);
-        return is_first ? coded.scale * 256.0F : coded.scale;
+        std::memcpy(&coded, behind_values + group * sizeof coded, sizeof coded);
+        return coded.scale;
       }
       float scale = 0.0F;
-      const size_t index = has_row_scales(rows.rounding) ? 0 : part;
-      std::memcpy(&scale, row + num_parts * 68 + index * 4, sizeof scale);
-      return is_first ? scale : scale * kSecondTermScale;
+      const size_t index = rows.num_groups + (has_row_scales(rows.rounding) ? 0 : group);
+      std::memcpy(&scale, behind_values + index * sizeof scale, sizeof scale);
+      return scale;
     };
-    for (size_t part = 0; part < num_parts; ++part) {
-      const float scale = scale_of(part);
+    for (size_t group = 0; group < rows.num_groups; ++group) {
+      const std::byte* const bytes = row + group * value_bytes;
       for (size_t i = 0; i < 64; ++i) {
-        const auto value = static_cast<float>(static_cast<int8_t>(row[part * 64 + i]));
-        values[part / num_terms * 64 + i] += value * scale;
+        int number = static_cast<int8_t>(bytes[i]);
+        if (value_bytes == 128) number = 256 * number + static_cast<int8_t>(bytes[64 + i]);
+        values[group * 64 + i] = static_cast<float>(number) * scale_of(group);
       }
     }
     if (is_rotated(rows.rounding)) rotate(Isa::kReference, values, rotation);

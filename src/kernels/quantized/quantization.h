@@ -1,8 +1,8 @@
 // How a model's matrices are quantized: what is kept of them, and what their inputs are multiplied
 // as. The spellings of `--quantization`:
 //
-//   int8    weights of 8 bits, inputs of two terms of 8 bits: the near-lossless one. The inputs of
-//           `down` have one term (model/input_rounding.h), whose second costs the most time for
+//   int8    weights of 8 bits, inputs of 16 bits, two terms of 8: the near-lossless one. The inputs
+//           of `down` have one term (model/input_rounding.h), whose second costs the most time for
 //           what it brings
 //   w8a8    the same weights, inputs of 8 bits: faster with many tokens at once, and worse
 //   int4    weights of 4 bits, inputs of 8 bits with one scale a token, which lose nothing beside

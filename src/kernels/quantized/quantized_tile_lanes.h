@@ -1,34 +1,17 @@
 // What one tile of linear_quantized adds up on sixteen lanes: a panel or two x a few tokens, whose
 // sums, integers of a group and floats of all groups, stay in registers. See lanes.h for the rules
-// of this file. A type `Dots` says how sixteen rows' sums are kept and multiplied:
+// of this file, group_weights_lanes.h for what `Dots` are.
 //
-//   Floats, Weights, Inputs, Sums     sixteen floats; 16 x 4 bytes; four inputs; sixteen integers
-//   load_weights(p)                   64 bytes
-//   low_bits(p), high_bits(p)         the lower and upper four bits of 64 bytes
-//   with_high_bits<from, n>(low, p)   those and, above them, n bits from bit `from` of 64 bytes on
-//   low_codes(p, lut), high_codes     the same, looked up
-//   load_table(codes)                 sixteen bytes, for the two above
-//   broadcast_inputs(p), broadcast_sum(i)
-//   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
-//   dot_codes(weights, inputs, sums)  the same of weights up to 63
-//   add(a, b)                         of sums
-//   as_floats(sums)                   the same bits
-//   total(high, low)                  256 * high + low, as floats
-//   load_scales(p)                    sixteen unsigned bytes as floats
-//
-// Sums over a group are exact, so their order is free; floats are added group by group, ascending.
-// `Scales` says what inputs share a scale (scaled_sums_lanes.h).
+// Floats are added group by group, ascending. `Scales` says what inputs share a scale
+// (scaled_sums_lanes.h).
 #pragma once
 
 #include "kernels/lanes.h"
-#include "kernels/quantized/linear_quantized_kernel.h"
+#include "kernels/quantized/group_sums_lanes.h"
 #include "kernels/quantized/scaled_sums_lanes.h"
-#include "kernels/quantized/tile_memory_lanes.h"
 
 namespace millrace {
 namespace {
-
-constexpr size_t kGroupSteps = kGroupInputs / 8;
 
 // Some tokens, a panel or two, and some groups of them.
 struct QuantizedTile {
@@ -39,88 +22,13 @@ struct QuantizedTile {
   // [panels][tokens][16] of the groups before; those of these groups are added, and after the last
   // group all are multiplied by the rows' scales, of weights and of inputs.
   float* sums;
-  // What a tile of two panels asks for meanwhile.
+  // The groups' weights where they were unpacked for many tokens, of one panel.
+  const unsigned char* unpacked = nullptr;
+  // What a tile of many tokens asks for meanwhile.
   WeightsAhead ahead = {};
-  // How far ahead of its weights a tile of one panel asks for others; 0: not at all.
+  // How far ahead of its weights a tile of few tokens asks for others; 0: not at all.
   size_t hint_bytes = 0;
 };
-
-template <class Dots, bool kHigh>
-[[gnu::always_inline]] inline typename Dots::Weights read_weights(
-    Int8Weights, const unsigned char* group, size_t step, typename Dots::Table
-) {
-  return Dots::load_weights(group + (2 * step + (kHigh ? 1 : 0)) * 64);
-}
-template <class Dots, bool kHigh>
-[[gnu::always_inline]] inline typename Dots::Weights read_weights(
-    Int4Weights, const unsigned char* group, size_t step, typename Dots::Table table
-) {
-  return kHigh ? Dots::high_codes(group + step * 64, table)
-               : Dots::low_codes(group + step * 64, table);
-}
-
-// Inputs 8 * step to + 4, or the four after those.
-template <class Dots, class Weights, bool kHigh, size_t kPanels, size_t kTokens>
-[[gnu::always_inline]] inline void add_four_inputs(
-    const GroupPlace<kPanels, kTokens>& place,
-    size_t step,
-    typename Dots::Table table,
-    typename Dots::Sums (&sums)[kPanels][kTokens]
-) {
-  typename Dots::Weights weights[kPanels];
-#pragma GCC unroll 8
-  for (size_t panel = 0; panel < kPanels; ++panel) {
-    weights[panel] = read_weights<Dots, kHigh>(Weights{}, place.weights[panel], step, table);
-  }
-#pragma GCC unroll 12
-  for (size_t token = 0; token < kTokens; ++token) {
-    const unsigned char* four = place.inputs.row(token) + step * 8 + (kHigh ? 4 : 0);
-    const typename Dots::Inputs input = Dots::broadcast_inputs(four);
-#pragma GCC unroll 8
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-      sums[panel][token] = Dots::dot(weights[panel], input, sums[panel][token]);
-    }
-  }
-}
-
-// Adds the products of one group, or of one term of it, to `sums`. Where these are few, every other
-// four inputs have sums of their own, because a product takes several cycles and one or two start
-// in each.
-template <class Dots, class Weights, size_t kPanels, size_t kTokens>
-[[gnu::always_inline]] inline void multiply_group(
-    const GroupPlace<kPanels, kTokens>& place,
-    typename Dots::Table table,
-    typename Dots::Sums (&sums)[kPanels][kTokens]
-) {
-  if constexpr (kPanels * kTokens > 3) {
-#pragma GCC unroll 8
-    for (size_t step = 0; step < kGroupSteps; ++step) {
-      add_four_inputs<Dots, Weights, false>(place, step, table, sums);
-      add_four_inputs<Dots, Weights, true>(place, step, table, sums);
-    }
-  } else {
-    typename Dots::Sums others[kPanels][kTokens];
-#pragma GCC unroll 8
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 12
-      for (size_t token = 0; token < kTokens; ++token) {
-        others[panel][token] = Dots::broadcast_sum(0);
-      }
-    }
-#pragma GCC unroll 8
-    for (size_t step = 0; step < kGroupSteps; ++step) {
-      add_four_inputs<Dots, Weights, false>(place, step, table, sums);
-      add_four_inputs<Dots, Weights, true>(place, step, table, others);
-    }
-#pragma GCC unroll 8
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 12
-      for (size_t token = 0; token < kTokens; ++token) {
-        sums[panel][token] = Dots::add(sums[panel][token], others[panel][token]);
-      }
-    }
-  }
-}
 
 // tile.sums of the groups before.
 template <class Dots, size_t kPanels, size_t kTokens>
@@ -168,62 +76,56 @@ template <class Dots, class Weights, class Scales, size_t kPanels, size_t kToken
   }
 }
 
-// Adds a tile's groups to its sums.
-template <class Dots, class Weights, class Scales, size_t kPanels, size_t kTokens>
+// `place`: of a group.
+template <class Weights, class Source, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void find_weights(
+    const QuantizedTask& task,
+    const QuantizedTile& tile,
+    size_t group,
+    GroupPlace<kPanels, kTokens>& place
+) {
+  if constexpr (kAreUnpacked<Source>) {
+    static_assert(kPanels == 1);
+    place.weights[0] = tile.unpacked + (group - tile.group_begin) * kUnpackedGroupBytes;
+  } else {
+    const unsigned char* const panel = task.panels + tile.panel * task.panel_bytes;
+    place.weights_at(panel + Weights::kLayout.codes_offset(group), task.panel_bytes);
+    if (kPanels == 1 && tile.hint_bytes != 0) {
+      ask_for_bytes<Weights::kGroupBytes>(place.weights[0] + tile.hint_bytes);
+    }
+  }
+}
+
+// Adds a tile's groups to its sums. `Source`: Weights, or as they were unpacked.
+template <class Dots, class Weights, class Source, class Scales, size_t kPanels, size_t kTokens>
 void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   using Floats = typename Dots::Floats;
-  const unsigned char* row = task.rows + tile.token * task.row_stride;
-  const unsigned char* panels = task.panels + tile.panel * task.panel_bytes;
-  const size_t row_stride = task.row_stride;
-  const size_t panel_stride = task.panel_bytes;
-  const size_t num_terms = task.num_terms;
-  const size_t num_parts = task.num_groups * num_terms;
+  const unsigned char* const row = task.rows + tile.token * task.row_stride;
+  const unsigned char* const panel = task.panels + tile.panel * task.panel_bytes;
   const typename Dots::Table table = Dots::load_table(kInt4Codes);
   Floats totals[kPanels][kTokens];  // in registers: every index is known when compiling
   load_totals<Dots>(tile, totals);
-  const size_t part_end = tile.group_end * num_terms;
-  const size_t tile_parts = part_end - tile.group_begin * num_terms;
-  const size_t lines_per_part = (tile.ahead.num_lines + tile_parts - 1) / tile_parts;
+  const size_t lines_per_group = tile.ahead.lines_per_group(tile.group_end - tile.group_begin);
   size_t next_line = 0;
-  size_t group = tile.group_begin;
-  size_t term = 0;
-  GroupPlace<kPanels, kTokens> place = {{}, {{}, row_stride}};
-  place.inputs.begin_at(row + group * num_terms * kGroupInputs);
-  for (size_t part = group * num_terms; part < part_end; ++part) {
+  GroupPlace<kPanels, kTokens> place = {{}, {{}, task.row_stride}};
+  place.inputs.begin_at(row + tile.group_begin * task.value_bytes);
+  for (size_t group = tile.group_begin; group < tile.group_end; ++group) {
     place.inputs.forget_origins();
-    place.weights_at(panels + Weights::kLayout.codes_offset(group), panel_stride);
-    const unsigned char* begin = row + num_parts * kGroupInputs + part * sizeof(int);
+    find_weights<Weights, Source>(task, tile, group, place);
+    const unsigned char* const starts =
+        row + task.num_groups * task.value_bytes + group * sizeof(int);
     const ScalesPlace scales = {
-        .weights = panels + Weights::kLayout.scales_offset(group),
-        .panel_bytes = panel_stride,
-        .inputs = begin + num_parts * sizeof(int),
-        .term = term,
+        .weights = panel + Weights::kLayout.scales_offset(group),
+        .panel_bytes = task.panel_bytes,
+        .inputs = starts + task.num_groups * sizeof(int),
     };
     typename Dots::Sums sums[kPanels][kTokens];
-#pragma GCC unroll 12
-    for (size_t token = 0; token < kTokens; ++token) {
-#pragma GCC unroll 8
-      for (size_t panel = 0; panel < kPanels; ++panel) {
-        sums[panel][token] = Dots::broadcast_sum(*reinterpret_cast<const int*>(begin));
-      }
-      begin += place.inputs.stride;
-      forget_origin(begin);
+    sum_group<Dots, Source, Scales>(place, starts, table, sums);
+    if constexpr (kLooksAhead<Source, kPanels>) {
+      ask_for_weights(tile.ahead, next_line, lines_per_group);
     }
-    if constexpr (kPanels == 1) {
-      if (tile.hint_bytes != 0 && term == 0) {
-        ask_for_bytes<Weights::kGroupBytes>(place.weights[0] + tile.hint_bytes);
-      }
-    }
-    multiply_group<Dots, Weights>(place, table, sums);
-    if constexpr (kPanels > 1) {
-      ask_for_weights(tile.ahead, next_line, lines_per_part);
-    }
-    add_scaled<Dots, Weights>(Scales{}, place, scales, sums, totals);
-    place.inputs.advance(kGroupInputs);
-    if (++term == num_terms) {
-      term = 0;
-      ++group;
-    }
+    add_scaled<Dots>(Scales{}, place, scales, sums, totals);
+    place.inputs.advance(kGroupInputs * Dots::kInputBytes);
   }
   store_totals<Dots, Weights, Scales>(task, tile, totals);
 }

@@ -12,17 +12,27 @@ namespace {
 
 constexpr size_t kGroupInputs = 64;
 
-// Of inputs: one for each group, or for each token, whose products are scaled in the end.
-struct GroupScales {};
-struct RowScales {};
+// Of inputs: one for each group, or for each token, whose products are scaled in the end; and
+// whether inputs have 16 bits.
+struct GroupScales {
+  static constexpr bool kAreOfRows = false;
+  static constexpr bool kAreOfNumbers = false;
+};
+struct RowScales {
+  static constexpr bool kAreOfRows = true;
+  static constexpr bool kAreOfNumbers = false;
+};
+struct RowScalesOfNumbers {
+  static constexpr bool kAreOfRows = true;
+  static constexpr bool kAreOfNumbers = true;
+};
 
 // What is scaled: the scales of a group's weights, of the first panel, and of its inputs, of the
-// first token. Those of a token's second term are a part of those of the first.
+// first token.
 struct ScalesPlace {
   const unsigned char* weights;
   size_t panel_bytes;
   const unsigned char* inputs;
-  size_t term;
 };
 
 // Adds a group's sums times the scales of its weights and of its inputs. The integer sums began
@@ -30,7 +40,7 @@ struct ScalesPlace {
 // kRoundingShift + sum, and one fused operation multiplies them by the weights' scale, as exactly
 // as a conversion and a product would: a scale has at most eleven bits, and its product with
 // kRoundingShift is exact.
-template <class Dots, class Weights, size_t kPanels, size_t kTokens>
+template <class Dots, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_scaled(
     GroupScales,
     const GroupPlace<kPanels, kTokens>& place,
@@ -62,26 +72,36 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
   }
 }
 
+// A group's sum as a number.
+template <class Dots>
+[[gnu::always_inline]] inline typename Dots::Floats number_of(RowScales, typename Dots::Sums sum) {
+  using Floats = typename Dots::Floats;
+  return Floats::sub(Dots::as_floats(sum), Floats::broadcast(kRoundingShift));
+}
+template <class Dots>
+[[gnu::always_inline]] inline typename Dots::Floats number_of(
+    RowScalesOfNumbers, typename Dots::Sums sum
+) {
+  return Dots::to_floats(sum);
+}
+
 // The same but for the inputs' scales: one operation less of those that wait for the products'
 // units.
-template <class Dots, class Weights, size_t kPanels, size_t kTokens>
-[[gnu::always_inline]] inline void add_scaled(
-    RowScales,
+template <class Dots, class Scales, size_t kPanels, size_t kTokens>
+requires(Scales::kAreOfRows) [[gnu::always_inline]] inline void add_scaled(
+    Scales,
     const GroupPlace<kPanels, kTokens>&,
     const ScalesPlace& scales,
     const typename Dots::Sums (&sums)[kPanels][kTokens],
     typename Dots::Floats (&totals)[kPanels][kTokens]
 ) {
   using Floats = typename Dots::Floats;
-  const Floats of_term = Floats::broadcast(scales.term == 0 ? 1.0F : kSecondTermScale);
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    const unsigned char* p = scales.weights + panel * scales.panel_bytes;
-    const Floats group_scale = Floats::mul(Dots::load_scales(p), of_term);
+    const Floats group_scale = Dots::load_scales(scales.weights + panel * scales.panel_bytes);
 #pragma GCC unroll 12
     for (size_t token = 0; token < kTokens; ++token) {
-      const Floats shifted = Dots::as_floats(sums[panel][token]);
-      const Floats sum = Floats::sub(shifted, Floats::broadcast(kRoundingShift));
+      const Floats sum = number_of<Dots>(Scales{}, sums[panel][token]);
       totals[panel][token] = Floats::fma(sum, group_scale, totals[panel][token]);
     }
   }
@@ -93,11 +113,12 @@ template <class Dots, class Weights, size_t kPanels, size_t kTokens>
 scale_of_token(GroupScales, const QuantizedTask&, const unsigned char*) {
   return 1.0F;
 }
+template <class Scales>
 [[gnu::always_inline]] inline float scale_of_token(
-    RowScales, const QuantizedTask& task, const unsigned char* row
+    Scales, const QuantizedTask& task, const unsigned char* row
 ) {
-  const size_t num_parts = task.num_groups * task.num_terms;
-  return *reinterpret_cast<const float*>(row + num_parts * (kGroupInputs + sizeof(float)));
+  const size_t of_group = task.value_bytes + sizeof(int32_t);
+  return *reinterpret_cast<const float*>(row + task.num_groups * of_group);
 }
 
 }  // namespace

@@ -33,6 +33,10 @@ struct WeightsAhead {
   const unsigned char* data = nullptr;
   size_t num_lines = 0;
   bool is_soon = false;  // so that they come into the first cache, not into the second
+
+  [[gnu::always_inline]] size_t lines_per_group(size_t num_groups) const {
+    return (num_lines + num_groups - 1) / num_groups;
+  }
 };
 
 // For weights that are read once, into the first cache.

@@ -88,9 +88,9 @@ size_t multiply_scratch_bytes(
     return linear_scratch_bytes(format.dtype, num_threads, num_tokens, num_inputs);
   };
   if (!format.quantization) return plain();
-  // Rows whose groups have scales of their own are no shorter than those that have one.
-  InputRounding longest = InputRounding::kGroups;
-  if (num_terms_of(format.quantization->rounding) == 2) longest = format.quantization->rounding;
+  // Of words, rows whose groups have scales of their own are no shorter than those that have one.
+  const InputRounding longest =
+      format.quantization->keeps_codes() ? InputRounding::kUnrotated : InputRounding::kGroups;
   const size_t quantized =
       linear_quantized_scratch_bytes(longest, num_threads, num_tokens, num_inputs);
   // Beside codes there may be matrices of other formats.

@@ -1,0 +1,125 @@
+// The sums of a group's products, for a panel or two x a few tokens: integers, exact, so that their
+// order is free. See lanes.h for the rules of this file, group_weights_lanes.h for what `Dots` are.
+#pragma once
+
+#include "kernels/quantized/group_weights_lanes.h"
+#include "kernels/quantized/tile_memory_lanes.h"
+
+namespace millrace {
+namespace {
+
+// Inputs 8 * step to + 4, or the four after those.
+template <class Dots, class Source, bool kHigh, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void add_four_inputs(
+    const GroupPlace<kPanels, kTokens>& place,
+    size_t step,
+    typename Dots::Table table,
+    typename Dots::Sums (&sums)[kPanels][kTokens]
+) {
+  typename Dots::Weights weights[kPanels];
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+    weights[panel] = read_weights<Dots, kHigh>(Source{}, place.weights[panel], step, table);
+  }
+#pragma GCC unroll 12
+  for (size_t token = 0; token < kTokens; ++token) {
+    const unsigned char* const four =
+        place.inputs.row(token) + (step * 8 + (kHigh ? 4 : 0)) * Dots::kInputBytes;
+    const typename Dots::Inputs input = Dots::broadcast_inputs(four);
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+      sums[panel][token] = Dots::dot(weights[panel], input, sums[panel][token]);
+    }
+  }
+}
+
+// Adds the products of one group, or of a byte of its inputs, to `sums`. Where these are few, every
+// other four inputs have sums of their own, because a product takes several cycles and one or two
+// start in each.
+template <class Dots, class Source, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void multiply_group(
+    const GroupPlace<kPanels, kTokens>& place,
+    typename Dots::Table table,
+    typename Dots::Sums (&sums)[kPanels][kTokens]
+) {
+  if constexpr (kPanels * kTokens > Dots::kFewSums) {
+#pragma GCC unroll 8
+    for (size_t step = 0; step < kGroupSteps; ++step) {
+      add_four_inputs<Dots, Source, false>(place, step, table, sums);
+      add_four_inputs<Dots, Source, true>(place, step, table, sums);
+    }
+  } else {
+    typename Dots::Sums others[kPanels][kTokens];
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 12
+      for (size_t token = 0; token < kTokens; ++token) {
+        others[panel][token] = Dots::broadcast_sum(0);
+      }
+    }
+#pragma GCC unroll 8
+    for (size_t step = 0; step < kGroupSteps; ++step) {
+      add_four_inputs<Dots, Source, false>(place, step, table, sums);
+      add_four_inputs<Dots, Source, true>(place, step, table, others);
+    }
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 12
+      for (size_t token = 0; token < kTokens; ++token) {
+        sums[panel][token] = Dots::add(sums[panel][token], others[panel][token]);
+      }
+    }
+  }
+}
+
+// What the sums of a group begin with, each of a token's panels with the same. `starts`: of the
+// first token.
+template <class Dots, size_t kPanels, size_t kTokens, class Function>
+[[gnu::always_inline]] inline void for_starts(
+    const unsigned char* starts, size_t stride, const Function& function
+) {
+#pragma GCC unroll 12
+  for (size_t token = 0; token < kTokens; ++token) {
+    const auto start = Dots::broadcast_sum(*reinterpret_cast<const int*>(starts));
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) function(panel, token, start);
+    starts += stride;
+    forget_origin(starts);
+  }
+}
+
+// The sums of a group's products. Of inputs in two bytes those of the upper ones come first, and
+// the place goes on to the lower ones.
+template <class Dots, class Source, class Scales, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void sum_group(
+    GroupPlace<kPanels, kTokens>& place,
+    const unsigned char* starts,
+    typename Dots::Table table,
+    typename Dots::Sums (&sums)[kPanels][kTokens]
+) {
+  using Sums = typename Dots::Sums;
+  const size_t stride = place.inputs.stride;
+  if constexpr (Scales::kAreOfNumbers && Dots::kInputBytes == 1) {
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 12
+      for (size_t token = 0; token < kTokens; ++token) sums[panel][token] = Dots::broadcast_sum(0);
+    }
+    multiply_group<Dots, Source>(place, table, sums);
+    for_starts<Dots, kPanels, kTokens>(starts, stride, [&](size_t panel, size_t token, Sums start) {
+      sums[panel][token] = Dots::add(Dots::times_256(sums[panel][token]), start);
+    });
+    place.inputs.advance(kGroupInputs);
+    place.inputs.forget_origins();
+    // Else the compiler keeps all of a group's weights, most of them in memory of its own.
+    for (const unsigned char*& weights : place.weights) forget_origin(weights);
+  } else {
+    for_starts<Dots, kPanels, kTokens>(starts, stride, [&](size_t panel, size_t token, Sums start) {
+      sums[panel][token] = start;
+    });
+  }
+  multiply_group<Dots, Source>(place, table, sums);
+}
+
+}  // namespace
+}  // namespace millrace
