@@ -84,6 +84,7 @@ struct Avx2Lanes {
   [[gnu::always_inline]] static Avx2Lanes fma(Avx2Lanes a, Avx2Lanes b, Avx2Lanes c) {
     return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
   }
+  [[gnu::always_inline]] static void pin(Avx2Lanes& a) { asm("" : "+x"(a.lo), "+x"(a.hi)); }
   [[gnu::always_inline]] static Avx2Lanes fms(Avx2Lanes a, Avx2Lanes b, Avx2Lanes c) {
     return {_mm256_fmsub_ps(a.lo, b.lo, c.lo), _mm256_fmsub_ps(a.hi, b.hi, c.hi)};
   }

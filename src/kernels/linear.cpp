@@ -74,10 +74,10 @@ size_t bytes_of_inputs(size_t num_tokens, size_t num_inputs) {
   return num_tokens * round_up(num_inputs, kInputsPerScratchRow) * sizeof(float);
 }
 // Where one thread unpacks panels, or keeps sums.
-size_t thread_scratch_bytes(size_t num_tokens, size_t num_inputs) {
-  const size_t unpacked = kUnpackedPanels * PackedMatrix::kPanelRows *
-                          round_up(num_inputs, kInputsPerScratchRow) * sizeof(BFloat16);
-  return std::max(unpacked, amx_scratch_bytes(num_tokens));
+size_t thread_scratch_bytes(size_t num_tokens) {
+  constexpr size_t kUnpacked =
+      kUnpackedPanels * PackedMatrix::kPanelRows * kUnpackedInputs * sizeof(BFloat16);
+  return std::max(kUnpacked, amx_scratch_bytes(num_tokens));
 }
 
 // Inputs as the kernel for `executor.isa` reads them.
@@ -148,7 +148,6 @@ LinearTask make_task(
       .num_inputs = args.x.num_columns,
       .weights = panels + first_panel * weights.panels().panel_bytes,
       .panel_size = weights.panel_size(),
-      .first_panel = 0,
       .exceptions = weights.exceptions().empty() ? nullptr : &weights.exceptions()[first_panel],
       .scratch = nullptr,
       .bias = args.bias.empty() ? nullptr : &args.bias[first_panel * PackedMatrix::kPanelRows],
@@ -184,8 +183,7 @@ size_t linear_scratch_bytes(
     DType weights, size_t num_threads, size_t num_tokens, size_t num_inputs
 ) {
   if (weights != DType::kBFloat16 || num_tokens == 0) return 0;
-  return bytes_of_inputs(num_tokens, num_inputs) +
-         num_threads * thread_scratch_bytes(num_tokens, num_inputs);
+  return bytes_of_inputs(num_tokens, num_inputs) + num_threads * thread_scratch_bytes(num_tokens);
 }
 
 void linear(const Executor& executor, const LinearArgs& args) {
@@ -195,7 +193,7 @@ void linear(const Executor& executor, const LinearArgs& args) {
   if (args.x.num_rows == 0) return;
   const bool is_packed = args.weights.dtype() == DType::kBFloat16;
   const size_t num_input_bytes = bytes_of_inputs(args.x.num_rows, args.x.num_columns);
-  const size_t num_thread_bytes = thread_scratch_bytes(args.x.num_rows, args.x.num_columns);
+  const size_t num_thread_bytes = thread_scratch_bytes(args.x.num_rows);
   const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
   const EncodedInputs inputs = encode_inputs(executor, args);
   const GroupedWork work = {

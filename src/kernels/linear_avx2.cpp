@@ -14,6 +14,12 @@ struct TileShape {
   static constexpr size_t panels_for(size_t num_tokens) { return num_tokens == 1 ? 4 : 2; }
 };
 
+// The same, or 1 x 6 sums, which take fewer loads of weights.
+struct UnpackedShape {
+  static constexpr size_t kTokensMax = 6;
+  static constexpr size_t panels_for(size_t num_tokens) { return num_tokens <= 3 ? 2 : 1; }
+};
+
 }  // namespace
 
 template <class Weight>
@@ -22,9 +28,11 @@ void linear_avx2(const LinearTask& task, size_t panel_begin, size_t panel_end) {
 }
 template <>
 void linear_avx2<BFloat16>(const LinearTask& task, size_t panel_begin, size_t panel_end) {
-  linear_unpacked<Avx2Lanes, TileShape, PairsOfInputs<Avx2Lanes>>(
-      task, panel_begin, panel_end, unpack_panel
-  );
+  if (task.num_tokens == 1) {
+    run_one_token<Avx2Lanes>(task, panel_begin, panel_end, multiply_one_token);
+  } else {
+    linear_unpacked<Avx2Lanes, UnpackedShape>(task, panel_begin, panel_end, unpack_blocks);
+  }
 }
 
 template void linear_avx2<float>(const LinearTask&, size_t, size_t);

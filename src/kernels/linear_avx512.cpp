@@ -15,6 +15,11 @@ struct TileShape {
   static constexpr size_t panels_for(size_t num_tokens) { return num_tokens == 1 ? 8 : 4; }
 };
 
+struct UnpackedShape {
+  static constexpr size_t kTokensMax = 6;
+  static constexpr size_t panels_for(size_t) { return 4; }
+};
+
 }  // namespace
 
 template <class Weight>
@@ -25,9 +30,7 @@ void linear_avx512(const LinearTask& task, size_t panel_begin, size_t panel_end)
 }
 template <>
 void linear_avx512<BFloat16>(const LinearTask& task, size_t panel_begin, size_t panel_end) {
-  linear_unpacked<Avx512Lanes, TileShape, PairsOfInputs<Avx512Lanes>>(
-      task, panel_begin, panel_end, unpack_panel
-  );
+  linear_unpacked<Avx512Lanes, UnpackedShape>(task, panel_begin, panel_end, unpack_blocks);
 }
 
 template void linear_avx512<float>(const LinearTask&, size_t, size_t);

@@ -1,59 +1,199 @@
-// linear on sixteen lanes for bfloat16 matrices, whose panels are unpacked first. See lanes.h for
-// the rules of this file.
+// linear on sixteen lanes for bfloat16 matrices, whose panels are unpacked first, some inputs at a
+// time, so that what was unpacked stays in the first cache while all tokens of a block pass by. See
+// lanes.h for the rules of this file. A type `Shape` says how many tokens a tile has at most,
+// kTokensMax, and how many panels with so many tokens, panels_for(): as linear_lanes.h.
 #pragma once
 
 #include "kernels/linear_lanes.h"
 #include "kernels/packed_bfloat16_layout.h"
+#include "kernels/token_blocks.h"
+#include "kernels/token_rows_lanes.h"
 
 namespace millrace {
 namespace {
 
-// Two for each pair of inputs, the odd one first, as vdpbf16ps adds them; of a panel that is
-// unpacked.
-template <class Lanes>
-struct PairsOfInputs {
-  using Weight = BFloat16;
-  using Input = float;  // rounded to bfloat16
-  static constexpr size_t kInputs = 2;
-  static constexpr size_t kParts = 2;
+// Tokens that pass by together: most of their inputs stay in the second cache.
+constexpr TokenBlocks kUnpackedTokens = {
+    .num_bytes_max = 512 << 10,  // 26 tokens of 4864 inputs
+    .num_tokens_max = 128,
+    .num_tile_tokens = 1};
 
-  template <size_t kPart>
-  [[gnu::always_inline]] static Lanes weights(const BFloat16* p) {
-    return kPart == 0 ? Lanes::widen_odd(p) : Lanes::widen_even(p);
-  }
-  template <size_t kPart>
-  [[gnu::always_inline]] static Lanes inputs(const float* x) {
-    return Lanes::broadcast(x[1 - kPart]);
-  }
-  [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes weights, Lanes inputs) {
-    return Lanes::fma(weights, inputs, sums);
-  }
-  template <size_t kPanels, size_t kTokens>
-  static void sum_tile(const LinearTask& task, size_t panel, size_t token, float* out) {
-    sum_steps<Lanes, PairsOfInputs, kPanels, kTokens>(task, panel, token, out);
-  }
+// Some tokens and panels, and some pairs of their inputs.
+struct UnpackedTile {
+  const BFloat16* weights;  // [panels][panel_stride]: [pairs][16][2]
+  size_t panel_stride;
+  const float* x;  // the first of these inputs, rounded to bfloat16
+  size_t x_stride;
+  size_t num_pairs;
+  // Of the inputs before, to which these are added: [panels][sums_stride], of these tokens.
+  float* sums;
+  size_t sums_stride;
 };
 
-// linear_lanes() for a bfloat16 matrix, a few panels of which are unpacked for all tokens.
-// `unpack(panel, num_blocks, out)` does so.
-template <class Lanes, class Shape, class Format, class Unpack>
+// Two multiply-adds for each pair of inputs, the odd one first, as vdpbf16ps adds them.
+template <class Lanes, size_t kPart, size_t kPanels, size_t kTokens>
+[[gnu::always_inline]] inline void add_input(
+    const BFloat16* weights,
+    size_t panel_stride,
+    const TokenRows<kTokens>& x,
+    Lanes (&sums)[kPanels][kTokens]
+) {
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+    const BFloat16* const p = weights + panel * panel_stride;
+    const Lanes of_panel = kPart == 0 ? Lanes::widen_odd(p) : Lanes::widen_even(p);
+#pragma GCC unroll 8
+    for (size_t token = 0; token < kTokens; ++token) {
+      const auto* const inputs = reinterpret_cast<const float*>(x.row(token));
+      Lanes& sum = sums[panel][token];
+      sum = Lanes::fma(of_panel, Lanes::broadcast(inputs[1 - kPart]), sum);
+      Lanes::pin(sum);
+    }
+  }
+}
+
+template <class Lanes, size_t kPanels, size_t kTokens>
+void add_pairs(const UnpackedTile& tile) {
+  Lanes sums[kPanels][kTokens];  // in registers: every index is known when compiling
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 8
+    for (size_t token = 0; token < kTokens; ++token) {
+      sums[panel][token] = Lanes::load(tile.sums + panel * tile.sums_stride + token * kLanes);
+    }
+  }
+  TokenRows<kTokens> x = {{}, tile.x_stride * sizeof(float)};
+  x.begin_at(reinterpret_cast<const unsigned char*>(tile.x));
+  const BFloat16* weights = tile.weights;
+  for (size_t pair = 0; pair < tile.num_pairs; ++pair, weights += 2 * kLanes) {
+    x.forget_origins();
+    add_input<Lanes, 0>(weights, tile.panel_stride, x, sums);
+    add_input<Lanes, 1>(weights, tile.panel_stride, x, sums);
+    x.advance(2 * sizeof(float));
+  }
+#pragma GCC unroll 8
+  for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 8
+    for (size_t token = 0; token < kTokens; ++token) {
+      Lanes::store(tile.sums + panel * tile.sums_stride + token * kLanes, sums[panel][token]);
+    }
+  }
+}
+
+// For 1 .. Shape::kTokensMax tokens and as many panels as they leave registers for.
+template <class Lanes, class Shape, size_t kPanels, size_t kTokens = 1>
+void run_unpacked_tile(const UnpackedTile& tile, size_t num_tokens) {
+  if constexpr (kTokens <= Shape::kTokensMax && kPanels <= Shape::panels_for(kTokens)) {
+    if (num_tokens == kTokens) return add_pairs<Lanes, kPanels, kTokens>(tile);
+    run_unpacked_tile<Lanes, Shape, kPanels, kTokens + 1>(tile, num_tokens);
+  }
+}
+
+// Panels [panel, panel + kPanels), [panel + kPanels, ...) of `count` while they are there. Returns
+// the first that is not done.
+template <class Lanes, class Shape, size_t kPanels>
+size_t run_unpacked_panels(UnpackedTile tile, size_t num_tokens, size_t panel, size_t count) {
+  const BFloat16* const weights = tile.weights;
+  float* const sums = tile.sums;
+  for (; panel + kPanels <= count; panel += kPanels) {
+    tile.weights = weights + panel * tile.panel_stride;
+    tile.sums = sums + panel * tile.sums_stride;
+    run_unpacked_tile<Lanes, Shape, kPanels>(tile, num_tokens);
+  }
+  return panel;
+}
+
+// `count` panels, some tokens.
+template <class Lanes, class Shape>
+void run_unpacked(const UnpackedTile& tile, size_t num_tokens, size_t count) {
+  const size_t panels = Shape::panels_for(num_tokens);
+  size_t panel = 0;
+  if (panels >= 4) panel = run_unpacked_panels<Lanes, Shape, 4>(tile, num_tokens, panel, count);
+  if (panels >= 2) panel = run_unpacked_panels<Lanes, Shape, 2>(tile, num_tokens, panel, count);
+  run_unpacked_panels<Lanes, Shape, 1>(tile, num_tokens, panel, count);
+}
+
+// Up to kUnpackedPanels panels, for a block of tokens.
+template <class Lanes, class Shape, class Unpack>
+void run_unpacked_block(const LinearTask& task, const TilePlace& place, const Unpack& unpack) {
+  constexpr size_t kChunkBlocks = kUnpackedInputs / kPackedBlockColumns;
+  alignas(64) float sums[kUnpackedPanels * kUnpackedTokens.num_tokens_max * kLanes];
+  const size_t num_sums = place.num_panels * place.num_tokens;
+  for (size_t i = 0; i < num_sums; ++i) Lanes::store(sums + i * kLanes, Lanes::zero());
+  auto* const unpacked = static_cast<BFloat16*>(task.scratch);
+  const auto* const packed =
+      static_cast<const uint8_t*>(task.weights) + place.panel_begin * task.panel_size;
+  const float* const x = static_cast<const float*>(task.x) + place.token_begin * task.x_stride;
+  const size_t num_blocks = (task.num_inputs + kPackedBlockColumns - 1) / kPackedBlockColumns;
+  const size_t num_tiles = (place.num_tokens + Shape::kTokensMax - 1) / Shape::kTokensMax;
+  for (size_t block = 0; block < num_blocks; block += kChunkBlocks) {
+    const size_t rest = num_blocks - block;
+    const size_t count = rest < kChunkBlocks ? rest : kChunkBlocks;
+    for (size_t panel = 0; panel < place.num_panels; ++panel) {
+      unpack(
+          packed + panel * task.panel_size,
+          block,
+          count,
+          unpacked + panel * kUnpackedInputs * kLanes
+      );
+    }
+    const size_t input = block * kPackedBlockColumns;
+    const size_t num_inputs = task.num_inputs - input;  // from here on
+    const size_t num_pairs = rest <= kChunkBlocks ? (num_inputs + 1) / 2 : kUnpackedInputs / 2;
+    for (size_t tile = 0; tile < num_tiles; ++tile) {
+      const size_t begin = place.num_tokens * tile / num_tiles;
+      const size_t num_tokens = place.num_tokens * (tile + 1) / num_tiles - begin;
+      const UnpackedTile of_tokens = {
+          .weights = unpacked,
+          .panel_stride = kUnpackedInputs * kLanes,
+          .x = x + begin * task.x_stride + input,
+          .x_stride = task.x_stride,
+          .num_pairs = num_pairs,
+          .sums = sums + begin * kLanes,
+          .sums_stride = place.num_tokens * kLanes,
+      };
+      run_unpacked<Lanes, Shape>(of_tokens, num_tokens, place.num_panels);
+    }
+  }
+  if (task.exceptions != nullptr) add_exceptions(task, place, sums, InputInRow<float>{task});
+  finish_tile<Lanes>(task, place, sums);
+}
+
+// A single token, whose weights are multiplied as they are unpacked. `multiply(panel, x,
+// num_inputs, sums)`: the sums of a panel's rows.
+template <class Lanes, class Multiply>
+void run_one_token(
+    const LinearTask& task, size_t panel_begin, size_t panel_end, const Multiply& multiply
+) {
+  const auto* const packed = static_cast<const uint8_t*>(task.weights);
+  const auto* const x = static_cast<const float*>(task.x);
+  for (size_t panel = panel_begin; panel < panel_end; panel += kUnpackedPanels) {
+    const size_t left = panel_end - panel;
+    const TilePlace place = {panel, left < kUnpackedPanels ? left : kUnpackedPanels, 0, 1};
+    alignas(64) float sums[kUnpackedPanels * kLanes];
+    const uint8_t* const panels = packed + panel * task.panel_size;
+    multiply(panels, place.num_panels, task.panel_size, x, task.num_inputs, sums);
+    if (task.exceptions != nullptr) add_exceptions(task, place, sums, InputInRow<float>{task});
+    finish_tile<Lanes>(task, place, sums);
+  }
+}
+
+// `unpack(panel, block, num_blocks, out)`: blocks of a panel as pairs of inputs, [num_blocks *
+// 4][16][2].
+template <class Lanes, class Shape, class Unpack>
 void linear_unpacked(
     const LinearTask& task, size_t panel_begin, size_t panel_end, const Unpack& unpack
 ) {
-  const size_t num_blocks = (task.num_inputs + kPackedBlockColumns - 1) / kPackedBlockColumns;
-  const auto* packed = static_cast<const uint8_t*>(task.weights);
-  LinearTask plain = task;
-  auto* unpacked = static_cast<BFloat16*>(task.scratch);
-  plain.weights = unpacked;
-  plain.panel_size = num_blocks * kPackedBlockColumns * kLanes;
-  for (size_t panel = panel_begin; panel < panel_end; panel += kUnpackedPanels) {
-    const size_t rest = panel_end - panel;
-    const size_t count = rest < kUnpackedPanels ? rest : kUnpackedPanels;
-    for (size_t i = 0; i < count; ++i) {
-      unpack(packed + (panel + i) * task.panel_size, num_blocks, unpacked + i * plain.panel_size);
+  const size_t num_tokens = task.num_tokens;
+  const size_t most = kUnpackedTokens.num_tokens_of(num_tokens, task.x_stride * sizeof(float));
+  for (size_t token = 0; token < num_tokens; token += most) {
+    const size_t rest = num_tokens - token;
+    const size_t count = rest < most ? rest : most;
+    for (size_t panel = panel_begin; panel < panel_end; panel += kUnpackedPanels) {
+      const size_t left = panel_end - panel;
+      const size_t num_panels = left < kUnpackedPanels ? left : kUnpackedPanels;
+      run_unpacked_block<Lanes, Shape>(task, {panel, num_panels, token, count}, unpack);
     }
-    plain.first_panel = panel;
-    linear_lanes<Lanes, Shape, Format>(plain, panel, panel + count);
   }
 }
 

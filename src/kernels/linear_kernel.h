@@ -16,8 +16,10 @@ enum class LinearEpilogue {
   kSiluMul,   // out = silu(gate) * up, where panels alternate: 16 rows of gate, 16 rows of up
 };
 
-// A bfloat16 matrix is unpacked so many panels at a time, where that serves several tokens.
+// A bfloat16 matrix is unpacked so many panels at a time, and so many of their inputs, which stay
+// in the first cache: 16 KiB.
 constexpr size_t kUnpackedPanels = 4;
+constexpr size_t kUnpackedInputs = 128;
 
 // A product by tiles takes so many tokens at once, and keeps the sums of so many panels where it
 // takes their inputs in several chunks: so many floats for two of them, with a tile's rows too
@@ -49,7 +51,6 @@ struct LinearTask {
   size_t num_inputs;
   const void* weights;  // [num_panels][panel_size], see packed_matrix.h
   size_t panel_size;
-  size_t first_panel;                 // the one that `weights` begins with
   const PanelExceptions* exceptions;  // [num_panels] of a bfloat16 matrix
   void* scratch;                      // of one: this thread's, thread_scratch_bytes()
   const float* bias;                  // [num_panels * 16] or null

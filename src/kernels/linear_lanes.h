@@ -66,8 +66,7 @@ template <class Lanes, class Format, size_t kPanels, size_t kTokens>
 void sum_steps(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out) {
   using Weight = typename Format::Weight;
   using Input = typename Format::Input;
-  const Weight* panels =
-      static_cast<const Weight*>(task.weights) + (panel_begin - task.first_panel) * task.panel_size;
+  const Weight* panels = static_cast<const Weight*>(task.weights) + panel_begin * task.panel_size;
   const Input* x = static_cast<const Input*>(task.x) + token_begin * task.x_stride;
   Lanes sums[kPanels][kTokens];  // in registers: every index below is known when compiling
 #pragma GCC unroll 8

@@ -39,10 +39,10 @@ template <int kPair>
   _mm512_storeu_si512(out + 96, unpack_pair<3>(table, codes, rests));
 }
 
-// A panel: [num_blocks][4][16][2].
-inline void unpack_panel(const uint8_t* panel, size_t num_blocks, BFloat16* out) {
+// Blocks of a panel, from `first` on: [num_blocks][4][16][2].
+inline void unpack_blocks(const uint8_t* panel, size_t first, size_t num_blocks, BFloat16* out) {
   const __m512i table = _mm512_loadu_si512(panel);
-  const uint8_t* block = panel + kPackedTableBytes;
+  const uint8_t* block = panel + kPackedTableBytes + first * kPackedBlockBytes;
   for (size_t i = 0; i < num_blocks; ++i) {
     unpack_block(table, block + i * kPackedBlockBytes, out + i * kPackedBlockColumns * 16);
   }
