@@ -79,11 +79,9 @@ def round_activations(x, fmt):
         return round_bf16(x)
     groups = grouped(x, fmt.activation_group)
     scale = (groups.abs().amax(-1, keepdim=True) / 127).clamp_min(1e-30)
-    high = torch.round(groups / scale)
     if fmt.activations == "int8":
-        return (high * scale).reshape(x.shape)
-    low = torch.round((groups / scale - high) * 254)
-    return ((high + low / 254) * scale).reshape(x.shape)
+        return (torch.round(groups / scale) * scale).reshape(x.shape)
+    return (torch.round(groups / scale * 256) / 256 * scale).reshape(x.shape)
 
 
 def keep_scales(scales, kind):
