@@ -1,12 +1,12 @@
 // linear() with weights of 8 or 4 bits and activations of 8 or 16 bits, both rotated; or with codes
-// of other tools and activations of 16 bits, neither of them rotated, whose sum is CodesGroupByGroup
-// of linear_quantized_ref.cpp.
+// of other tools and activations of 16 bits, neither of them rotated, whose sum is
+// CodesGroupByGroup of linear_quantized_ref.cpp.
 //
-// Each output element is a sum over groups of 64 inputs in ascending order: the exact integer sum of
-// a group's products, converted, with its product with the weights' scale of that group fused into
-// the sum; then times the row's scale, then times the token's. Where groups of activations have
-// scales of their own, the product with the weights' scale is rounded and that with the activations'
-// is fused.
+// Each output element is a sum over groups of 64 inputs in ascending order: the exact integer sum
+// of a group's products, converted, with its product with the weights' scale of that group fused
+// into the sum; then times the row's scale, then times the token's. Where groups of activations
+// have scales of their own, the product with the weights' scale is rounded and that with the
+// activations' is fused.
 //
 // With AMX int8 and int4 have another sum (docs/decisions/0020), so that tiles need not be scaled
 // group by group.
