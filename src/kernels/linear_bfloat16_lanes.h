@@ -159,8 +159,8 @@ void run_unpacked_block(const LinearTask& task, const TilePlace& place, const Un
   finish_tile<Lanes>(task, place, sums);
 }
 
-// A single token, whose weights are multiplied as they are unpacked. `multiply(panel, x,
-// num_inputs, sums)`: the sums of a panel's rows.
+// A single token, whose weights are multiplied as they are unpacked. `multiply(panels, count,
+// panel_bytes, x, num_inputs, sums)`: the sums of their rows, [count][16].
 template <class Lanes, class Multiply>
 void run_one_token(
     const LinearTask& task, size_t panel_begin, size_t panel_end, const Multiply& multiply
