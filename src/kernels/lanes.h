@@ -5,7 +5,7 @@
 // template and say what sixteen lanes are: Avx2Lanes (two registers) or Avx512Lanes (one).
 // A type of lanes offers, all static and always inlined:
 //
-//   zero, broadcast(x)
+//   zero, broadcast(x), pin(a)        pin: `a` is in registers here, whatever the compiler thinks
 //   load(p), load_first(p, n)         16 or n < 16 elements of float, Float16 or BFloat16, widened;
 //                                     the lanes from n on are +0
 //   store(p, a), store_first(p, a, n) rounded to the element type, to nearest, ties to even
