@@ -15,6 +15,7 @@ struct TileShape {
   static constexpr size_t panels_for(size_t num_tokens) { return num_tokens == 1 ? 8 : 4; }
 };
 
+// The same. A single token has no more panels: so many are unpacked at once.
 struct UnpackedShape {
   static constexpr size_t kTokensMax = 6;
   static constexpr size_t panels_for(size_t) { return 4; }

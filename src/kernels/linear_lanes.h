@@ -10,85 +10,42 @@
 namespace millrace {
 namespace {
 
-// How a format's products are added to the sums: in steps of kInputs inputs, each step in kParts
-// parts, which are done for a whole tile before the next. `Weight` and `Input` are what the matrix
-// and the activations hold; weights<part>() reads those of 16 rows, inputs<part>() broadcasts.
-
-template <class Lanes, class Format, size_t kPanels, size_t kTokens>
-void sum_steps(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out);
-
-// A fused multiply-add for each input. T: float or Float16.
+// A fused multiply-add for each input. T, what the matrix holds: float or Float16.
 template <class Lanes, class T>
 struct EachInput {
-  using Weight = T;
   using Input = float;
-  static constexpr size_t kInputs = 1;
-  static constexpr size_t kParts = 1;
 
-  template <size_t kPart>
-  [[gnu::always_inline]] static Lanes weights(const T* p) {
-    return Lanes::load(p);
-  }
-  template <size_t kPart>
-  [[gnu::always_inline]] static Lanes inputs(const float* x) {
-    return Lanes::broadcast(*x);
-  }
-  [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes weights, Lanes inputs) {
-    return Lanes::fma(weights, inputs, sums);
-  }
+  // The sums of kPanels panels for kTokens tokens. `out`: [kPanels][kTokens][16].
   template <size_t kPanels, size_t kTokens>
-  static void sum_tile(const LinearTask& task, size_t panel, size_t token, float* out) {
-    sum_steps<Lanes, EachInput, kPanels, kTokens>(task, panel, token, out);
+  static void sum_tile(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out) {
+    const T* panels = static_cast<const T*>(task.weights) + panel_begin * task.panel_size;
+    const float* x = static_cast<const float*>(task.x) + token_begin * task.x_stride;
+    Lanes sums[kPanels][kTokens];  // in registers: every index below is known when compiling
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 12
+      for (size_t token = 0; token < kTokens; ++token) sums[panel][token] = Lanes::zero();
+    }
+    for (size_t input = 0; input < task.num_inputs; ++input, panels += kLanes, ++x) {
+#pragma GCC unroll 8
+      for (size_t panel = 0; panel < kPanels; ++panel) {
+        const Lanes weights = Lanes::load(panels + panel * task.panel_size);
+#pragma GCC unroll 12
+        for (size_t token = 0; token < kTokens; ++token) {
+          const Lanes inputs = Lanes::broadcast(x[token * task.x_stride]);
+          sums[panel][token] = Lanes::fma(weights, inputs, sums[panel][token]);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+#pragma GCC unroll 12
+      for (size_t token = 0; token < kTokens; ++token) {
+        Lanes::store(out + (panel * kTokens + token) * kLanes, sums[panel][token]);
+      }
+    }
   }
 };
-
-// One part of one step, for kPanels panels and kTokens tokens.
-template <class Lanes, class Format, size_t kPart, size_t kPanels, size_t kTokens>
-[[gnu::always_inline]] inline void add_part(
-    const LinearTask& task,
-    const typename Format::Weight* panels,
-    const typename Format::Input* x,
-    Lanes (&sums)[kPanels][kTokens]
-) {
-#pragma GCC unroll 8
-  for (size_t panel = 0; panel < kPanels; ++panel) {
-    const auto weights = Format::template weights<kPart>(panels + panel * task.panel_size);
-#pragma GCC unroll 12
-    for (size_t token = 0; token < kTokens; ++token) {
-      const auto inputs = Format::template inputs<kPart>(x + token * task.x_stride);
-      sums[panel][token] = Format::add(sums[panel][token], weights, inputs);
-    }
-  }
-}
-
-// The sums of kPanels panels for kTokens tokens. `out`: [kPanels][kTokens][16].
-template <class Lanes, class Format, size_t kPanels, size_t kTokens>
-void sum_steps(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out) {
-  using Weight = typename Format::Weight;
-  using Input = typename Format::Input;
-  const Weight* panels = static_cast<const Weight*>(task.weights) + panel_begin * task.panel_size;
-  const Input* x = static_cast<const Input*>(task.x) + token_begin * task.x_stride;
-  Lanes sums[kPanels][kTokens];  // in registers: every index below is known when compiling
-#pragma GCC unroll 8
-  for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 12
-    for (size_t token = 0; token < kTokens; ++token) sums[panel][token] = Lanes::zero();
-  }
-  const size_t num_steps = (task.num_inputs + Format::kInputs - 1) / Format::kInputs;
-  for (size_t step = 0; step < num_steps; ++step) {
-    add_part<Lanes, Format, 0>(task, panels, x, sums);
-    if constexpr (Format::kParts == 2) add_part<Lanes, Format, 1>(task, panels, x, sums);
-    panels += Format::kInputs * kLanes;
-    x += Format::kInputs;
-  }
-#pragma GCC unroll 8
-  for (size_t panel = 0; panel < kPanels; ++panel) {
-#pragma GCC unroll 12
-    for (size_t token = 0; token < kTokens; ++token) {
-      Lanes::store(out + (panel * kTokens + token) * kLanes, sums[panel][token]);
-    }
-  }
-}
 
 [[gnu::always_inline]] inline float widened(float value) {
   return value;
@@ -130,8 +87,9 @@ void add_exceptions(
   }
 }
 
-// A tile of kPanels panels and 1 .. Shape::kTokensMax tokens. Shape::panels_for(n) is the number of
-// panels that leaves registers for n tokens; wider tiles are not compiled.
+// A tile of kPanels panels and 1 .. Shape::kTokensMax tokens, whose sums are Format::sum_tile().
+// `Input` is what the activations hold. Shape::panels_for(n) is the number of panels that leaves
+// registers for n tokens; wider tiles are not compiled.
 template <class Lanes, class Shape, class Format, size_t kPanels, size_t kTokens = 1>
 void run_tile(const LinearTask& task, const TilePlace& place) {
   if constexpr (kTokens <= Shape::kTokensMax && kPanels <= Shape::panels_for(kTokens)) {

@@ -16,10 +16,8 @@ struct YmmWords {
   }
 };
 
-struct VfmaddYmm {
+struct VfmaddYmm : FloatLanes {
   using Register = __m256;
-  using Lane = float;
-  using Total = double;
   static constexpr size_t kSums = kDotSumsYmm;
   [[gnu::always_inline]] static Register ones() { return _mm256_set1_ps(1.0F); }
   [[gnu::always_inline]] static void step(Register& sum, Register ones) {
@@ -27,10 +25,8 @@ struct VfmaddYmm {
   }
 };
 
-struct VpmaddwdYmm {
+struct VpmaddwdYmm : IntegerLanes {
   using Register = __m256i;
-  using Lane = uint32_t;
-  using Total = uint64_t;
   static constexpr size_t kSums = kDotSumsYmm;
   [[gnu::always_inline]] static Register ones() { return _mm256_set1_epi16(1); }
   [[gnu::always_inline]] static void step(Register& sum, Register ones) {
@@ -39,10 +35,8 @@ struct VpmaddwdYmm {
   }
 };
 
-struct VpdpbusdYmm {
+struct VpdpbusdYmm : IntegerLanes {
   using Register = __m256i;
-  using Lane = uint32_t;
-  using Total = uint64_t;
   static constexpr size_t kSums = kDotSumsYmm;
   [[gnu::always_inline]] static Register ones() { return _mm256_set1_epi8(1); }
   [[gnu::always_inline]] static void step(Register& sum, Register ones) {

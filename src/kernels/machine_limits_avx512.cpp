@@ -14,10 +14,8 @@ struct ZmmWords {
   }
 };
 
-struct VfmaddZmm {
+struct VfmaddZmm : FloatLanes {
   using Register = __m512;
-  using Lane = float;
-  using Total = double;
   static constexpr size_t kSums = kDotSumsZmm;
   [[gnu::always_inline]] static Register ones() { return _mm512_set1_ps(1.0F); }
   [[gnu::always_inline]] static void step(Register& sum, Register ones) {
@@ -26,10 +24,8 @@ struct VfmaddZmm {
 };
 
 // In assembly this needs no compiler flag for the instruction, only a processor that has it.
-struct Vdpbf16psZmm {
+struct Vdpbf16psZmm : FloatLanes {
   using Register = __m512;
-  using Lane = float;
-  using Total = double;
   static constexpr size_t kSums = kDotSumsZmm;
   [[gnu::always_inline]] static __m512i ones() { return _mm512_set1_epi16(0x3F80); }  // bfloat16
   [[gnu::always_inline]] static void step(Register& sum, __m512i ones) {
@@ -37,10 +33,8 @@ struct Vdpbf16psZmm {
   }
 };
 
-struct VpmaddwdZmm {
+struct VpmaddwdZmm : IntegerLanes {
   using Register = __m512i;
-  using Lane = uint32_t;
-  using Total = uint64_t;
   static constexpr size_t kSums = kDotSumsZmm;
   [[gnu::always_inline]] static Register ones() { return _mm512_set1_epi16(1); }
   [[gnu::always_inline]] static void step(Register& sum, Register ones) {
@@ -49,10 +43,8 @@ struct VpmaddwdZmm {
   }
 };
 
-struct VpdpbusdZmm {
+struct VpdpbusdZmm : IntegerLanes {
   using Register = __m512i;
-  using Lane = uint32_t;
-  using Total = uint64_t;
   static constexpr size_t kSums = kDotSumsZmm;
   [[gnu::always_inline]] static Register ones() { return _mm512_set1_epi8(1); }
   [[gnu::always_inline]] static void step(Register& sum, Register ones) {

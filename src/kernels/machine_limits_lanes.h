@@ -40,8 +40,17 @@ uint64_t sum_words_lanes(const void* data, size_t num_bytes) {
   return total_of<uint64_t, uint64_t>(sums);
 }
 
-// `Dot`: one instruction: kSums Registers of Lanes, whose sum is a Total; ones(), and step(sum,
-// ones).
+// What the lanes of sums hold, and their own sum.
+struct FloatLanes {
+  using Lane = float;
+  using Total = double;
+};
+struct IntegerLanes {
+  using Lane = uint32_t;
+  using Total = uint64_t;
+};
+
+// `Dot`: one instruction: kSums Registers of one of these lanes; ones(), and step(sum, ones).
 template <class Dot>
 uint64_t count_dots(size_t num_rounds) {
   const auto ones = Dot::ones();

@@ -8,10 +8,8 @@ namespace {
 
 // Written in assembly, here and for the wider registers, because a compiler that sees what is
 // computed would not compute it.
-struct MulpsAddps {
+struct MulpsAddps : FloatLanes {
   using Register = __m128;
-  using Lane = float;
-  using Total = double;
   static constexpr size_t kSums = kDotSumsYmm;
   [[gnu::always_inline]] static Register ones() { return _mm_set1_ps(1.0F); }
   [[gnu::always_inline]] static void step(Register& sum, Register ones) {

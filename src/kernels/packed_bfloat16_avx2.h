@@ -128,11 +128,16 @@ inline void multiply_one_token(
   }
 }
 
-// Blocks of a panel, from `first` on, as pairs of inputs: [num_blocks * 4][16][2].
+// Blocks of a panel, from `first` on, as pairs of inputs: [num_blocks * 4][16][2]. As many are
+// asked for behind them, because the processor forgets what it fetches ahead while tokens pass by.
 inline void unpack_blocks(const uint8_t* panel, size_t first, size_t num_blocks, BFloat16* out) {
   const ExponentBytes table = read_exponents(panel);
   const uint8_t* block = panel + kPackedTableBytes + first * kPackedBlockBytes;
   for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes) {
+    const uint8_t* const next = block + num_blocks * kPackedBlockBytes;
+    for (size_t line = 0; line < kPackedBlockBytes; line += 64) {
+      __builtin_prefetch(next + line, 0, 3);
+    }
     for (size_t half = 0; half < 2; ++half) {
       const void* from = block + half * 32;
       __m256i codes = _mm256_loadu_si256(static_cast<const __m256i*>(from));

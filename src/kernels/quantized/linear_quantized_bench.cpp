@@ -79,9 +79,11 @@ void BM_LinearQuantized(benchmark::State& state) {
   }
   const auto iterations = static_cast<double>(state.iterations());
   const double bytes = static_cast<double>(matrices[0].num_bytes()) * iterations;
-  const double operations =
-      2.0 * static_cast<double>(num_tokens * layer.num_inputs * num_terms_of(rounding)) *
-      static_cast<double>(matrices[0].num_rows()) * iterations;
+  // Words take both terms of an input at once.
+  const size_t num_terms =
+      input_form(executor.isa) == InputForm::kWords ? 1 : num_terms_of(rounding);
+  const double operations = 2.0 * static_cast<double>(num_tokens * layer.num_inputs * num_terms) *
+                            static_cast<double>(matrices[0].num_rows()) * iterations;
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
   state.counters["GOP/s"] = benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsRate);
   state.SetLabel(std::string(layer.name) + ' ' + std::string(name_of(quantization.format)));

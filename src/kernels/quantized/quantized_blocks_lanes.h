@@ -17,7 +17,7 @@ constexpr size_t kTilePanels = 2;  // gate and up
 // Tokens that share a way through the panels: their inputs stay in the second cache, and each way
 // takes the weights from memory anew.
 constexpr TokenBlocks kBlocks = {
-    .num_bytes_max = 528 << 10,  // 96 tokens of 4864 inputs
+    .num_bytes_max = 528 << 10,  // 96 tokens of 4864 inputs in a byte each
     .num_tokens_max = 256,
     .num_tile_tokens = 1};
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
