@@ -15,7 +15,7 @@ add_library(cuda_emulator STATIC ${emulator_sources})
 target_include_directories(cuda_emulator PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/cuda/emulated/device)
 target_compile_definitions(cuda_emulator PUBLIC ${MILLRACE_CUDA_WORDS})
 # CMake drops a definition with arguments.
-target_compile_options(cuda_emulator PUBLIC "-D__launch_bounds__(...)=")
+target_compile_options(cuda_emulator PUBLIC "-D__launch_bounds__(...)=" PRIVATE ${MILLRACE_COMPUTING_FLAGS})
 target_link_libraries(cuda_emulator PUBLIC base tensor cuda_emulated_runtime PRIVATE Boost::context)
 
 # Each kernel is included by a C++ file of its name: a .cu cannot be C++ in one target and CUDA in another.
@@ -29,6 +29,7 @@ foreach(kernel IN LISTS kernels)
 endforeach()
 add_library(cuda_kernels_emulated STATIC ${kernel_sources})
 target_link_libraries(cuda_kernels_emulated PUBLIC cuda_emulator)
+target_compile_options(cuda_kernels_emulated PRIVATE ${MILLRACE_COMPUTING_FLAGS})
 target_compile_options(cuda_kernels_emulated PUBLIC -Wno-unknown-pragmas)  # unroll; a test includes device code too
 
 file(GLOB kernel_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/kernels/*_cuda_test.cpp

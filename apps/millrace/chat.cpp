@@ -37,20 +37,20 @@ struct ChatFlags {
 void add_flags(CommandLine& line, ChatFlags& flags) {
   add_model_flags(line, flags.model);
   add_tensor_parallel_flag(line, flags.model);
-  const std::vector<CLI::Option*> local_flags = line.flags();
-  CLI::Option* url = line.add(
+  const std::vector<Flag> local_flags = line.flags();
+  Flag url = line.add(
       "--url", flags.remote.url, "a server to talk to: http://host:8000, https, unix:PATH"
   );
-  for (CLI::Option* flag : local_flags) {
-    if (!flag->check_name("--seed")) url->excludes(flag);  // that is a field of requests, too
+  for (const Flag flag : local_flags) {
+    if (!flag.is_named("--seed")) url.excludes(flag);  // that is a field of requests, too
   }
   line.add("--api-key", flags.remote.api_key, "the key that the server asks for, with --url");
   line.add("--model-name", flags.remote.model_name, "the server's model (its first), with --url")
-      ->needs(url);
+      .needs(url);
   line.add(
           "--ca-file", flags.remote.ca_file, "PEM authorities for https (the system's), with --url"
   )
-      ->needs(url);
+      .needs(url);
   line.add("--system", flags.system, "the system prompt");
   add_sampling_flags(line, flags.fields, kFieldsLeftOut);
   line.set_footer(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -140,34 +141,82 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
+// Its environment variable: MILLRACE_ and its first name.
+CLI::Option* with_environment(CLI::Option* option) {
+  std::string name = "MILLRACE_" + option->get_lnames().front();
+  std::ranges::transform(name, name.begin(), [](unsigned char c) {
+    return c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  });
+  return option->envname(name);
+}
+
 }  // namespace
 
+bool Flag::is_named(const std::string& name) const {
+  return option_->check_name(name);
+}
+
+Flag Flag::required() {
+  return Flag(option_->required());
+}
+
+Flag Flag::needs(Flag other) {
+  return Flag(option_->needs(other.option_));
+}
+
+Flag Flag::excludes(Flag other) {
+  return Flag(option_->excludes(other.option_));
+}
+
+Flag Flag::set_type_name(const std::string& name) {
+  return Flag(option_->type_name(name));
+}
+
+Flag Flag::set_environment(const std::string& name) {
+  return Flag(option_->envname(name));
+}
+
 CommandLine::CommandLine(std::string name, std::string description)
-    : app_(std::move(description), "millrace " + name) {
-  app_.get_formatter()->column_width(36);
-  app_.config_formatter(std::make_shared<YamlConfig>());
-  app_.set_config("--config", "", "YAML file of flags: max-tokens: 32")
+    : app_(std::make_unique<CLI::App>(std::move(description), "millrace " + name)) {
+  app_->get_formatter()->column_width(36);
+  app_->config_formatter(std::make_shared<YamlConfig>());
+  app_->set_config("--config", "", "YAML file of flags: max-tokens: 32")
       ->envname("MILLRACE_CONFIG")
       ->type_name("FILE");
-  app_.allow_config_extras(CLI::config_extras_mode::error);
+  app_->allow_config_extras(CLI::config_extras_mode::error);
 }
 
-CLI::Option* CommandLine::add_flag(
-    const std::string& names, bool& variable, const std::string& help
-) {
-  return with_environment(app_.add_flag(names, variable, help));
+CommandLine::~CommandLine() = default;
+
+template <class T>
+Flag CommandLine::add(const std::string& names, T& variable, const std::string& help) {
+  return Flag(with_environment(app_->add_option(names, variable, help)));
 }
 
-CLI::Option* CommandLine::add_switch(
+template Flag CommandLine::add(const std::string&, int&, const std::string&);
+template Flag CommandLine::add(const std::string&, int64_t&, const std::string&);
+template Flag CommandLine::add(const std::string&, size_t&, const std::string&);
+template Flag CommandLine::add(const std::string&, double&, const std::string&);
+template Flag CommandLine::add(const std::string&, std::optional<int>&, const std::string&);
+template Flag CommandLine::add(const std::string&, std::optional<int64_t>&, const std::string&);
+template Flag CommandLine::add(const std::string&, std::optional<double>&, const std::string&);
+template Flag CommandLine::add(const std::string&, std::string&, const std::string&);
+template Flag CommandLine::add(const std::string&, std::vector<std::string>&, const std::string&);
+
+Flag CommandLine::add_flag(const std::string& names, bool& variable, const std::string& help) {
+  return Flag(with_environment(app_->add_flag(names, variable, help)));
+}
+
+Flag CommandLine::add_switch(
     const std::string& names, std::function<void()> take, const std::string& help
 ) {
   const auto take_count = [take = std::move(take)](int64_t count) {
     if (count > 0) take();
   };
-  return with_environment(app_.add_flag_function(names, take_count, help));
+  return Flag(with_environment(app_->add_flag_function(names, take_count, help)));
 }
 
-CLI::Option* CommandLine::add_size(
+Flag CommandLine::add_size(
     const std::string& names, std::optional<int64_t>& variable, const std::string& help
 ) {
   const auto take = [&variable](const std::string& text) -> Result<void> {
@@ -176,10 +225,10 @@ CLI::Option* CommandLine::add_size(
     variable = *size;
     return {};
   };
-  return add_callback(names, take, help)->type_name("SIZE");
+  return add_callback(names, take, help).set_type_name("SIZE");
 }
 
-CLI::Option* CommandLine::add_callback(
+Flag CommandLine::add_callback(
     const std::string& names,
     std::function<Result<void>(const std::string&)> take,
     const std::string& help
@@ -193,31 +242,30 @@ CLI::Option* CommandLine::add_callback(
     return true;
   };
   // Without extra arguments a value is one argument, and one that begins with '[' is left alone.
-  return with_environment(app_.add_option(names, take_all, help))
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  return Flag(with_environment(app_->add_option(names, take_all, help))
+                  ->expected(1)
+                  ->allow_extra_args(false)
+                  ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
 }
 
-CLI::Option* CommandLine::add_positional(
+Flag CommandLine::add_positional(
     const std::string& name, std::string& variable, const std::string& help
 ) {
-  return app_.add_option(name, variable, help);
+  return Flag(app_->add_option(name, variable, help));
 }
 
-std::vector<CLI::Option*> CommandLine::flags() {
-  return app_.get_options([this](const CLI::Option* option) {
-    return option->nonpositional() && option != app_.get_help_ptr() &&
-           option != app_.get_config_ptr();
-  });
+std::vector<Flag> CommandLine::flags() {
+  std::vector<Flag> flags;
+  for (CLI::Option* option : app_->get_options()) {
+    const bool is_flag = option->nonpositional() && option != app_->get_help_ptr() &&
+                         option != app_->get_config_ptr();
+    if (is_flag) flags.emplace_back(option);
+  }
+  return flags;
 }
 
-CLI::Option* CommandLine::with_environment(CLI::Option* option) {
-  std::string name = "MILLRACE_" + option->get_lnames().front();
-  std::ranges::transform(name, name.begin(), [](unsigned char c) {
-    return c == '-' ? '_' : static_cast<char>(std::toupper(c));
-  });
-  return option->envname(name);
+void CommandLine::set_footer(const std::string& text) {
+  app_->footer(text);
 }
 
 std::optional<int> CommandLine::parse(std::vector<std::string> arguments) {
@@ -226,12 +274,12 @@ std::optional<int> CommandLine::parse(std::vector<std::string> arguments) {
   std::ranges::reverse(arguments);  // CLI11 takes them from the back
   std::string message;
   try {
-    app_.parse(arguments);
+    app_->parse(arguments);
     return std::nullopt;
   } catch (const CLI::Success& success) {
-    return app_.exit(success);
+    return app_->exit(success);
   } catch (const CLI::ExtrasError&) {
-    message = unknown_flag_message(app_.remaining().front());
+    message = unknown_flag_message(app_->remaining().front());
   } catch (const CLI::ConfigError& error) {
     message = config_message(error.what());
   } catch (const CLI::ParseError& error) {
@@ -242,7 +290,7 @@ std::optional<int> CommandLine::parse(std::vector<std::string> arguments) {
     message = "a switch is true or false, in the environment and in --config";
   }
   std::ranges::replace(message, '\n', ' ');
-  print_stderr("{}: {}\n", app_.get_name(), message);
+  print_stderr("{}: {}\n", app_->get_name(), message);
   return 2;
 }
 
@@ -255,7 +303,7 @@ std::string CommandLine::config_message(const std::string& message) const {
 std::string CommandLine::unknown_flag_message(const std::string& argument) const {
   if (!argument.starts_with("-")) return fmt::format("'{}' is one argument too many", argument);
   std::vector<std::string> flags;
-  for (const CLI::Option* option : app_.get_options()) {
+  for (const CLI::Option* option : app_->get_options()) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
   const std::string flag = argument.substr(0, argument.find('='));

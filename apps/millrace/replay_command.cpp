@@ -112,7 +112,7 @@ int run_replay(std::vector<std::string> arguments) {
   CommandLine line(
       "replay", "Runs the scheduler on a recording and checks that the same plans come out."
   );
-  line.add_positional("FILE", flags.file, "a recording; - is stdin")->required();
+  line.add_positional("FILE", flags.file, "a recording; - is stdin").required();
   line.add_flag("--no-check", flags.no_check, "do not check the scheduler's books in each step");
   line.set_footer(kFooter);
   if (const std::optional<int> exit_code = line.parse(std::move(arguments))) return *exit_code;

@@ -97,7 +97,7 @@ void add_speculation_flag(CommandLine& line, std::optional<NgramSpeculation>& sp
           "{\"method\": \"ngram\", \"num_speculative_tokens\": 5, \"prompt_lookup_max\": 4, "
           "\"prompt_lookup_min\": 2}; the answers stay the same to the bit"
   )
-      ->type_name("JSON");
+      .set_type_name("JSON");
 }
 
 }  // namespace millrace

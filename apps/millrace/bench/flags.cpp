@@ -160,7 +160,7 @@ void add_target_flags(CommandLine& line, TargetFlags& flags, bool with_framework
     line.add("--framework", flags.framework, "what reports call the server (the backend)");
   }
   line.add("--api-key", flags.api_key, "sent as a bearer token (OPENAI_API_KEY)")
-      ->envname("OPENAI_API_KEY");
+      .set_environment("OPENAI_API_KEY");
   add_pairs(line, "--header", flags.headers, "NAME=VALUE; may be given several times");
   line.add(
       "--extra-body,--extra-request-body", flags.extra_body, "JSON object, added to each request"
