@@ -5,12 +5,13 @@
 // template and say what sixteen lanes are: Avx2Lanes (two registers) or Avx512Lanes (one).
 // A type of lanes offers, all static and always inlined:
 //
-//   zero, broadcast(x), pin(a)        pin: `a` is in registers here, whatever the compiler thinks
+//   zero, broadcast(x)
 //   load(p), load_first(p, n)         16 or n < 16 elements of float, Float16 or BFloat16, widened;
 //                                     the lanes from n on are +0
 //   store(p, a), store_first(p, a, n) rounded to the element type, to nearest, ties to even
 //   add, sub, mul, div, min, max      lane by lane; min and max give b where a or b is NaN
 //   fma(a, b, c), fms(a, b, c)        a * b + c and a * b - c, rounded once
+//   add_product(a, b, sum)            sum = fma(a, b, sum), in the sum's own register
 //   widen_even(p), widen_odd(p)       the even or odd ones of 32 consecutive BFloat16
 //   scale_by_power_of_two(a, t)       a * 2^n where t is the float n + kRoundingShift
 //   round_to_bfloat16(a)              to nearest, ties to even, still float

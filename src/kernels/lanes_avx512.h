@@ -77,7 +77,9 @@ struct Avx512Lanes {
   [[gnu::always_inline]] static Avx512Lanes fma(Avx512Lanes a, Avx512Lanes b, Avx512Lanes c) {
     return {_mm512_fmadd_ps(a.v, b.v, c.v)};
   }
-  [[gnu::always_inline]] static void pin(Avx512Lanes& a) { asm("" : "+v"(a.v)); }
+  [[gnu::always_inline]] static void add_product(Avx512Lanes a, Avx512Lanes b, Avx512Lanes& sum) {
+    sum = fma(a, b, sum);
+  }
   [[gnu::always_inline]] static Avx512Lanes fms(Avx512Lanes a, Avx512Lanes b, Avx512Lanes c) {
     return {_mm512_fmsub_ps(a.v, b.v, c.v)};
   }

@@ -16,9 +16,47 @@ struct TileShape {
 
 // The same, or 1 x 6 sums, which take fewer loads of weights.
 struct UnpackedShape {
+  static constexpr size_t kPanels = 2;
   static constexpr size_t kTokensMax = 6;
   static constexpr size_t panels_for(size_t num_tokens) { return num_tokens <= 3 ? 2 : 1; }
 };
+
+// Up to so many tokens multiply weights in the registers in which they were unpacked.
+constexpr size_t kFewTokens = 4;
+constexpr size_t kFewPanels = 2;  // gate and up
+
+// `sums`: [panels][tokens][16]. A single token takes both panels side by side, because each
+// multiply-add waits for the one before.
+template <size_t kTokens = 1>
+void multiply_few(const LinearTask& task, const TilePlace& place, float* sums) {
+  if constexpr (kTokens <= kFewTokens) {
+    if (place.num_tokens != kTokens) return multiply_few<kTokens + 1>(task, place, sums);
+    const size_t panel_bytes = task.panel_size;
+    const auto* panel = static_cast<const uint8_t*>(task.weights) + place.panel_begin * panel_bytes;
+    const auto* const x = static_cast<const float*>(task.x);
+    if (kTokens == 1 && place.num_panels == 2) {
+      return multiply_panels<2, kTokens>(
+          panel, panel_bytes, x, task.x_stride, task.num_inputs, sums
+      );
+    }
+    for (size_t i = 0; i < place.num_panels; ++i) {
+      multiply_panels<1, kTokens>(panel, panel_bytes, x, task.x_stride, task.num_inputs, sums);
+      panel += panel_bytes;
+      sums += kTokens * kLanes;
+    }
+  }
+}
+
+void linear_few(const LinearTask& task, size_t panel_begin, size_t panel_end) {
+  for (size_t panel = panel_begin; panel < panel_end; panel += kFewPanels) {
+    const size_t left = panel_end - panel;
+    const TilePlace place = {panel, left < kFewPanels ? left : kFewPanels, 0, task.num_tokens};
+    alignas(64) float sums[kFewPanels * kFewTokens * kLanes];
+    multiply_few(task, place, sums);
+    if (task.exceptions != nullptr) add_exceptions(task, place, sums, InputInRow<float>{task});
+    finish_tile<Avx2Lanes>(task, place, sums);
+  }
+}
 
 }  // namespace
 
@@ -28,8 +66,8 @@ void linear_avx2(const LinearTask& task, size_t panel_begin, size_t panel_end) {
 }
 template <>
 void linear_avx2<BFloat16>(const LinearTask& task, size_t panel_begin, size_t panel_end) {
-  if (task.num_tokens == 1) {
-    run_one_token<Avx2Lanes>(task, panel_begin, panel_end, multiply_one_token);
+  if (task.num_tokens <= kFewTokens) {
+    linear_few(task, panel_begin, panel_end);
   } else {
     linear_unpacked<Avx2Lanes, UnpackedShape>(task, panel_begin, panel_end, unpack_blocks);
   }

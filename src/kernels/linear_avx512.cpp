@@ -17,8 +17,9 @@ struct TileShape {
 
 // The same. A single token has no more panels: so many are unpacked at once.
 struct UnpackedShape {
+  static constexpr size_t kPanels = 4;
   static constexpr size_t kTokensMax = 6;
-  static constexpr size_t panels_for(size_t) { return 4; }
+  static constexpr size_t panels_for(size_t) { return kPanels; }
 };
 
 }  // namespace

@@ -16,10 +16,8 @@ enum class LinearEpilogue {
   kSiluMul,   // out = silu(gate) * up, where panels alternate: 16 rows of gate, 16 rows of up
 };
 
-// A bfloat16 matrix is unpacked so many panels at a time, and so many of their inputs, which stay
-// in the first cache: 16 KiB.
-constexpr size_t kUnpackedPanels = 4;
-constexpr size_t kUnpackedInputs = 128;
+// A bfloat16 matrix is unpacked to floats, so many at a time, which stay in the first cache.
+constexpr size_t kUnpackedBytes = 16 << 10;
 
 // A product by tiles takes so many tokens at once, and keeps the sums of so many panels where it
 // takes their inputs in several chunks: so many floats for two of them, with a tile's rows too

@@ -39,12 +39,25 @@ template <int kPair>
   _mm512_storeu_si512(out + 96, unpack_pair<3>(table, codes, rests));
 }
 
-// Blocks of a panel, from `first` on: [num_blocks][4][16][2].
-inline void unpack_blocks(const uint8_t* panel, size_t first, size_t num_blocks, BFloat16* out) {
+// The two inputs of a pair's rows as floats, the odd one first: [2][16].
+[[gnu::always_inline]] inline void store_widened(__m512i pair, float* out) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
+  _mm512_storeu_si512(out, _mm512_and_si512(pair, upper));
+  _mm512_storeu_si512(out + 16, _mm512_slli_epi32(pair, 16));
+}
+
+// Blocks of a panel, from `first` on, as floats: of each pair its odd input, then the even one,
+// [num_blocks * 8][16].
+inline void unpack_blocks(const uint8_t* panel, size_t first, size_t num_blocks, float* out) {
   const __m512i table = _mm512_loadu_si512(panel);
   const uint8_t* block = panel + kPackedTableBytes + first * kPackedBlockBytes;
-  for (size_t i = 0; i < num_blocks; ++i) {
-    unpack_block(table, block + i * kPackedBlockBytes, out + i * kPackedBlockColumns * 16);
+  for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes, out += 128) {
+    const __m512i codes = _mm512_loadu_si512(block);
+    const uint8_t* rests = block + kPackedCodeBytes;
+    store_widened(unpack_pair<0>(table, codes, rests), out);
+    store_widened(unpack_pair<1>(table, codes, rests), out + 32);
+    store_widened(unpack_pair<2>(table, codes, rests), out + 64);
+    store_widened(unpack_pair<3>(table, codes, rests), out + 96);
   }
 }
 
