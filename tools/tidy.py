@@ -62,8 +62,12 @@ def main() -> int:
     base = subprocess.check_output(["clang-tidy", "--version"]) + pathlib.Path(".clang-tidy").read_bytes()
     commands = commands_of(build_folder)
     found = False
+    files = [name.resolve() for name in names]
+    for file in files:
+        if file not in commands:
+            print(f"tidy: {build_folder} does not build {file}; configure it again", file=sys.stderr)
+            return 2
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        files = [name.resolve() for name in names]
         for text in pool.map(lambda file: check(file, commands[file], build_folder, passed, base), files):
             if text:
                 found = True

@@ -91,6 +91,12 @@ bool is_zen5() {
   return is_amd() && family() == kZen5;
 }
 
+// Zen 4 is of the same family.
+bool is_zen3() {
+  constexpr unsigned kZen3And4 = 25;
+  return is_amd() && family() == kZen3And4 && !has_avx512();
+}
+
 Isa fastest() {
   if (has_amx()) return Isa::kAmx;
   if (has_avx512_dot()) return Isa::kAvx512Dot;
@@ -138,8 +144,9 @@ Isa best_isa() {
 }
 
 size_t best_hint_bytes() {
-  constexpr size_t kZen5HintBytes = size_t{12} << 10;
-  static const size_t bytes = is_zen5() ? kZen5HintBytes : 0;
+  constexpr size_t kZen5HintBytes = 12 << 10;
+  constexpr size_t kZen3HintBytes = 1536;
+  static const size_t bytes = is_zen5() ? kZen5HintBytes : is_zen3() ? kZen3HintBytes : 0;
   return bytes;
 }
 
