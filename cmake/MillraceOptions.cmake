@@ -22,7 +22,7 @@ millrace_compile_options(-ffp-contract=off)
 # compute, whose tests would take minutes.
 set(MILLRACE_TEST_FLAGS -O1)
 set(MILLRACE_COMPUTING_FLAGS)
-set(MILLRACE_COMPUTING kernels emulated_amx tensor model sampling quantization checkpoint)
+set(MILLRACE_COMPUTING kernels emulated_amx tensor model sampling quantization checkpoint text)
 if(MILLRACE_SANITIZE)
   set(MILLRACE_TEST_FLAGS)
   set(MILLRACE_COMPUTING_FLAGS -O1)
