@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace CLI {  // of which only command_line.cpp sees more: its headers take 10 s to compile
+namespace CLI {  // of which only command_line.cpp sees more: it takes 10 s to compile
 class App;
 class Option;
 }  // namespace CLI

@@ -111,6 +111,37 @@ TEST(CommandLine, TakesAMapOfAFileAsAJsonObject) {
   );
 }
 
+// Flags that are tied to each other: `arguments` after them give the exit code, if any.
+std::optional<int> parse_tied(std::vector<std::string> arguments) {
+  std::string file, url, key, model;
+  CommandLine line("test", "a test");
+  line.add_positional("FILE", file, "file").required();
+  line.add("--model,-m", model, "model");
+  const std::vector<Flag> local_flags = line.flags();
+  Flag to = line.add("--url", url, "url").set_environment("TEST_URL");
+  for (const Flag flag : local_flags) {
+    EXPECT_TRUE(flag.is_named("--model") && flag.is_named("-m") && !flag.is_named("--url"));
+    to.excludes(flag);
+  }
+  line.add("--key", key, "key").needs(to);
+  EXPECT_EQ(local_flags.size(), 1U);  // neither --help nor --config nor FILE
+  testing::internal::CaptureStderr();
+  const std::optional<int> exit_code = line.parse(std::move(arguments));
+  EXPECT_EQ(testing::internal::GetCapturedStderr().empty(), !exit_code);
+  return exit_code;
+}
+
+TEST(CommandLine, KeepsWhatIsSaidOfFlags) {
+  EXPECT_EQ(parse_tied({"f"}), std::nullopt);
+  EXPECT_EQ(parse_tied({}), 2);
+  EXPECT_EQ(parse_tied({"f", "--url", "u", "--key", "k"}), std::nullopt);
+  EXPECT_EQ(parse_tied({"f", "--key", "k"}), 2);
+  EXPECT_EQ(parse_tied({"f", "--url", "u", "-m", "x"}), 2);
+  ::setenv("TEST_URL", "u", 1);
+  EXPECT_EQ(parse_tied({"f", "--key", "k"}), std::nullopt);
+  ::unsetenv("TEST_URL");
+}
+
 TEST(CommandLine, ReadsSizesAsPeopleWriteThem) {
   EXPECT_EQ(*parse_size("4096"), 4096);
   EXPECT_EQ(*parse_size("32k"), 32000);

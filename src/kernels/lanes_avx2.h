@@ -97,16 +97,23 @@ struct Avx2Lanes {
     return {_mm256_fmsub_ps(a.lo, b.lo, c.lo), _mm256_fmsub_ps(a.hi, b.hi, c.hi)};
   }
 
-  [[gnu::always_inline]] static Avx2Lanes widen_even(const BFloat16* p) {
+  // Of 32 bfloat16, sixteen in a register.
+  [[gnu::always_inline]] static Avx2Lanes widen_even(__m256i lo, __m256i hi) {
     return {
-        _mm256_castsi256_ps(_mm256_slli_epi32(load_sixteen(p), 16)),
-        _mm256_castsi256_ps(_mm256_slli_epi32(load_sixteen(p + 16), 16))};
+        _mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
+        _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
   }
-  [[gnu::always_inline]] static Avx2Lanes widen_odd(const BFloat16* p) {
+  [[gnu::always_inline]] static Avx2Lanes widen_odd(__m256i lo, __m256i hi) {
     const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xFFFF0000U));
     return {
-        _mm256_castsi256_ps(_mm256_and_si256(load_sixteen(p), upper)),
-        _mm256_castsi256_ps(_mm256_and_si256(load_sixteen(p + 16), upper))};
+        _mm256_castsi256_ps(_mm256_and_si256(lo, upper)),
+        _mm256_castsi256_ps(_mm256_and_si256(hi, upper))};
+  }
+  [[gnu::always_inline]] static Avx2Lanes widen_even(const BFloat16* p) {
+    return widen_even(load_sixteen(p), load_sixteen(p + 16));
+  }
+  [[gnu::always_inline]] static Avx2Lanes widen_odd(const BFloat16* p) {
+    return widen_odd(load_sixteen(p), load_sixteen(p + 16));
   }
 
   [[gnu::always_inline]] static Avx2Lanes scale_by_power_of_two(Avx2Lanes a, Avx2Lanes t) {

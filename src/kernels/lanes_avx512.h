@@ -84,12 +84,19 @@ struct Avx512Lanes {
     return {_mm512_fmsub_ps(a.v, b.v, c.v)};
   }
 
+  // Of 32 bfloat16.
+  [[gnu::always_inline]] static Avx512Lanes widen_even(__m512i all) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(all, 16))};
+  }
+  [[gnu::always_inline]] static Avx512Lanes widen_odd(__m512i all) {
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
+    return {_mm512_castsi512_ps(_mm512_and_si512(all, upper))};
+  }
   [[gnu::always_inline]] static Avx512Lanes widen_even(const BFloat16* p) {
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
+    return widen_even(_mm512_loadu_si512(p));
   }
   [[gnu::always_inline]] static Avx512Lanes widen_odd(const BFloat16* p) {
-    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
-    return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), upper))};
+    return widen_odd(_mm512_loadu_si512(p));
   }
 
   [[gnu::always_inline]] static Avx512Lanes scale_by_power_of_two(Avx512Lanes a, Avx512Lanes t) {

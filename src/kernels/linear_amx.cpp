@@ -2,6 +2,7 @@
 
 #include "kernels/linear_kernel.h"
 #include "kernels/packed_bfloat16_avx512.h"
+#include "kernels/packed_bfloat16_hints.h"
 #include "kernels/tile_product_amx.h"
 
 namespace millrace {
@@ -42,12 +43,7 @@ struct PackedWeights {
       }
       return;
     }
-    static_assert(kPackedBlockBytes == 3 * 64);
-    const uint8_t* ahead =
-        hint_at(task, block, offset, kBlocksAhead * kPackedBlockBytes, num_panels);
-    __builtin_prefetch(ahead, 0, 2);
-    __builtin_prefetch(ahead + 64, 0, 2);
-    __builtin_prefetch(ahead + 128, 0, 2);
+    ask_for_block<2>(hint_at(task, block, offset, kBlocksAhead * kPackedBlockBytes, num_panels));
     unpack_block(_mm512_loadu_si512(data), block, out);
   }
 

@@ -33,16 +33,12 @@ void multiply_few(const LinearTask& task, const TilePlace& place, float* sums) {
     if (place.num_tokens != kTokens) return multiply_few<kTokens + 1>(task, place, sums);
     const size_t panel_bytes = task.panel_size;
     const auto* panel = static_cast<const uint8_t*>(task.weights) + place.panel_begin * panel_bytes;
-    const auto* const x = static_cast<const float*>(task.x);
     constexpr size_t kPanels = kTokens == 1 ? kFewPanels : 1;
-    if (place.num_panels < kPanels) {
-      return multiply_panels<1, kTokens>(
-          panel, panel_bytes, x, task.x_stride, task.num_inputs, sums
-      );
-    }
-    for (size_t i = 0; i < place.num_panels; i += kPanels, panel += kPanels * panel_bytes) {
-      float* const own = sums + i * kTokens * kLanes;
-      multiply_panels<kPanels, kTokens>(panel, panel_bytes, x, task.x_stride, task.num_inputs, own);
+    if (place.num_panels < kPanels) return multiply_panels<1, kTokens>(task, panel, sums);
+    for (size_t i = 0; i < place.num_panels; i += kPanels) {
+      multiply_panels<kPanels, kTokens>(task, panel, sums);
+      panel += kPanels * panel_bytes;
+      sums += kPanels * kTokens * kLanes;
     }
   }
 }

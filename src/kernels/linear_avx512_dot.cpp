@@ -4,6 +4,7 @@
 #include "kernels/linear_kernel.h"
 #include "kernels/linear_lanes.h"
 #include "kernels/packed_bfloat16_avx512.h"
+#include "kernels/packed_bfloat16_hints.h"
 #include "kernels/token_rows_lanes.h"
 
 namespace millrace {
@@ -21,15 +22,6 @@ namespace {
 // on one Zen 4 core four panels for four tokens read at 0.94 of what reading alone gives, with 8
 // blocks at 0.81, without hints at 0.71.
 constexpr size_t kHintBytes = 16 * kPackedBlockBytes;
-
-// kLocality: 2 for the second-level cache, 3 for the first.
-template <int kLocality>
-[[gnu::always_inline]] inline void ask_for_block(const uint8_t* block) {
-  static_assert(kPackedBlockBytes == 3 * 64);
-  __builtin_prefetch(block, 0, kLocality);
-  __builtin_prefetch(block + 64, 0, kLocality);
-  __builtin_prefetch(block + 128, 0, kLocality);
-}
 
 // Whether a tile asks for weights, and for which cache.
 enum class Hints { kNone, kSecondCache, kFirstCache };

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/lanes_avx512.h"
 #include "kernels/packed_bfloat16_layout.h"
 #include "tensor/dtype.h"
 
@@ -41,9 +42,8 @@ template <int kPair>
 
 // The two inputs of a pair's rows as floats, the odd one first: [2][16].
 [[gnu::always_inline]] inline void store_widened(__m512i pair, float* out) {
-  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000U));
-  _mm512_storeu_si512(out, _mm512_and_si512(pair, upper));
-  _mm512_storeu_si512(out + 16, _mm512_slli_epi32(pair, 16));
+  Avx512Lanes::store(out, Avx512Lanes::widen_odd(pair));
+  Avx512Lanes::store(out + 16, Avx512Lanes::widen_even(pair));
 }
 
 // Blocks of a panel, from `first` on, as floats: of each pair its odd input, then the even one,
