@@ -162,7 +162,10 @@ Workload refusal_workload(const std::string& model) {
 }
 
 Result<Report> measure_closed_loop(
-    const Target& target, const Workload& workload, const std::string& scenario, double seconds
+    const ServerUnderLoad& target,
+    const Workload& workload,
+    const std::string& scenario,
+    double seconds
 ) {
   Result<LoadClient> client = LoadClient::connect(target.address, workload.num_connections);
   if (!client) return client.error();
@@ -187,7 +190,7 @@ Result<Report> measure_closed_loop(
 }
 
 Result<CannedAnswer> canned_answer(
-    const Target& target, const Workload& workload, bool is_piecewise
+    const ServerUnderLoad& target, const Workload& workload, bool is_piecewise
 ) {
   const std::string& request = workload.requests[0].bytes;
   const int status = expected_status(workload.kind);

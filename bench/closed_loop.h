@@ -36,13 +36,16 @@ Workload refusal_workload(const std::string& model);
 // Rates over `seconds`, after one second of warming up. Every answer's status and framing is
 // checked, every stream's number of events and end, and one answer in 32 as answer_check.h says.
 Result<Report> measure_closed_loop(
-    const Target& target, const Workload& workload, const std::string& scenario, double seconds
+    const ServerUnderLoad& target,
+    const Workload& workload,
+    const std::string& scenario,
+    double seconds
 );
 
 // What a CannedServer needs to answer `workload` as `target` does: its first request's answer is
 // fetched. `is_piecewise`: each event goes by itself.
 Result<CannedAnswer> canned_answer(
-    const Target& target, const Workload& workload, bool is_piecewise
+    const ServerUnderLoad& target, const Workload& workload, bool is_piecewise
 );
 
 }  // namespace millrace::bench

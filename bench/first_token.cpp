@@ -20,7 +20,7 @@ constexpr double kWarmUpSeconds = 0.5;
 
 class Arrivals : public ResponseHandler {
  public:
-  Arrivals(const Target& target, const FirstTokenOptions& options, LoadClient& client)
+  Arrivals(const ServerUnderLoad& target, const FirstTokenOptions& options, LoadClient& client)
       : options_(options),
         client_(client),
         request_(generation_request(
@@ -137,7 +137,9 @@ class Arrivals : public ResponseHandler {
 
 }  // namespace
 
-Result<Report> measure_first_token(const Target& target, const FirstTokenOptions& options) {
+Result<Report> measure_first_token(
+    const ServerUnderLoad& target, const FirstTokenOptions& options
+) {
   Result<LoadClient> client = LoadClient::connect(target.address, 0);
   if (!client) return client.error();
   Arrivals arrivals(target, options, *client);

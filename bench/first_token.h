@@ -18,6 +18,6 @@ struct FirstTokenOptions {
 // The time from a streamed request's arrival, as it was scheduled, to its first event with text.
 // With an engine that takes no time this is the front end's share of TTFT, with its queueing and
 // the client's own time to send and to receive. The client spins, for a core of its own.
-Result<Report> measure_first_token(const Target& target, const FirstTokenOptions& options);
+Result<Report> measure_first_token(const ServerUnderLoad& target, const FirstTokenOptions& options);
 
 }  // namespace millrace::bench

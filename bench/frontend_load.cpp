@@ -42,7 +42,8 @@ struct Options {
 
 class Run {
  public:
-  Run(Options options, Target target) : options_(std::move(options)), target_(std::move(target)) {}
+  Run(Options options, ServerUnderLoad target)
+      : options_(std::move(options)), target_(std::move(target)) {}
 
   // False: there is no scenario of this name.
   bool measure(const std::string& name) {
@@ -93,7 +94,8 @@ class Run {
     const Result<CannedServer> server =
         CannedServer::start(*answer, target_.address, options_.server_core);
     if (!server) return take(scenario, server.error());
-    const Target canned{.address = server->address(), .pid = server->pid(), .model = target_.model};
+    const ServerUnderLoad canned{
+        .address = server->address(), .pid = server->pid(), .model = target_.model};
     take(scenario, measure_closed_loop(canned, workload, scenario, options_.seconds));
   }
 
@@ -114,7 +116,8 @@ class Run {
     const Result<CannedServer> server =
         CannedServer::start(*answer, target_.address, options_.server_core);
     if (!server) return take(scenario, server.error());
-    const Target canned{.address = server->address(), .pid = server->pid(), .model = target_.model};
+    const ServerUnderLoad canned{
+        .address = server->address(), .pid = server->pid(), .model = target_.model};
     Result<Report> report = measure_open_streams(canned, options);
     if (report) report->scenario = scenario;
     take(scenario, report);
@@ -175,7 +178,7 @@ class Run {
   }
 
   Options options_;
-  Target target_;
+  ServerUnderLoad target_;
   bool has_failed_ = false;
 };
 

@@ -56,7 +56,7 @@ class GapRecorder : public ResponseHandler {
 
 class OpenStreams {
  public:
-  OpenStreams(const Target& target, const OpenStreamsOptions& options, LoadClient& client)
+  OpenStreams(const ServerUnderLoad& target, const OpenStreamsOptions& options, LoadClient& client)
       : target_(target),
         options_(options),
         client_(client),
@@ -110,7 +110,7 @@ class OpenStreams {
   GapRecorder& recorder() { return recorder_; }
 
  private:
-  const Target& target_;
+  const ServerUnderLoad& target_;
   const OpenStreamsOptions& options_;
   LoadClient& client_;
   GapRecorder recorder_;
@@ -128,7 +128,9 @@ std::string open_streams_request(const std::string& model, const OpenStreamsOpti
   );
 }
 
-Result<Report> measure_open_streams(const Target& target, const OpenStreamsOptions& options) {
+Result<Report> measure_open_streams(
+    const ServerUnderLoad& target, const OpenStreamsOptions& options
+) {
   const Result<int64_t> rss_before = resident_bytes(target.pid);
   if (!rss_before) return rss_before.error();
   Result<LoadClient> client = LoadClient::connect(target.address, 0);

@@ -25,6 +25,8 @@ std::string open_streams_request(const std::string& model, const OpenStreamsOpti
 
 // By how much the gaps between a stream's events miss the pace, and what a stream costs the server
 // in memory. The error: a stream that ended, or whose events are wrong.
-Result<Report> measure_open_streams(const Target& target, const OpenStreamsOptions& options);
+Result<Report> measure_open_streams(
+    const ServerUnderLoad& target, const OpenStreamsOptions& options
+);
 
 }  // namespace millrace::bench

@@ -13,7 +13,7 @@
 
 namespace millrace::bench {
 
-Result<Window> Window::begin(const Target& target) {
+Result<Window> Window::begin(const ServerUnderLoad& target) {
   const Result<double> server = cpu_seconds(target.pid);
   if (!server) return server.error();
   const Result<double> client = cpu_seconds(::getpid());
@@ -50,7 +50,7 @@ double quantile(std::vector<float>& values, double share) {
   return static_cast<double>(*nth);
 }
 
-Result<Report> measure_idle(const Target& target, size_t num_connections, double seconds) {
+Result<Report> measure_idle(const ServerUnderLoad& target, size_t num_connections, double seconds) {
   const Result<LoadClient> client = LoadClient::connect(target.address, num_connections);
   if (!client) return client.error();
   std::this_thread::sleep_for(std::chrono::seconds(1));

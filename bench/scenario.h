@@ -15,7 +15,7 @@
 namespace millrace::bench {
 
 // The server that is measured.
-struct Target {
+struct ServerUnderLoad {
   http::Address address;
   pid_t pid = 0;
   std::string model;
@@ -35,7 +35,7 @@ struct Report {
 // What server and client use between its construction and figures().
 class Window {
  public:
-  static Result<Window> begin(const Target& target);
+  static Result<Window> begin(const ServerUnderLoad& target);
 
   double seconds() const { return to_seconds(Clock::now() - start_); }
   // Ends the window: seconds, and the cores that server and client kept busy. `num_items` of `item`
@@ -53,6 +53,6 @@ class Window {
 double quantile(std::vector<float>& values, double share);
 
 // What an idle server uses with `num_connections` open and silent.
-Result<Report> measure_idle(const Target& target, size_t num_connections, double seconds);
+Result<Report> measure_idle(const ServerUnderLoad& target, size_t num_connections, double seconds);
 
 }  // namespace millrace::bench

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rules of CONTRIBUTING.md that a machine can check: layers, sizes, words, links, strays.
+"""The rules of CONTRIBUTING.md that a machine can check: layers, sizes, names of types, words, links, strays.
 
     tools/house_rules.py             checks the files that git tracks; one line per finding, exit 1 if any
     tools/house_rules.py --self-test checks that every rule finds what it is for
@@ -39,6 +39,9 @@ LINE_LIMITS = [
     (r"^(src|apps|bench)/.*\.(h|cuh)$", 250),
     (r"^tests/.*\.cpp$", 800),
 ]
+# A type where it is defined, as clang-format lays it out.
+TYPE = r"(?:struct|class|union|enum(?: class)?) (\w+(?:::\w+)*)(?: final)?(?: : [^;]*)?(?: {.*)?$"
+
 FUNCTION_LINES_MAX = 70
 COLUMNS_MAX = 100
 FOLDER_SOURCES_MAX = 30
@@ -106,6 +109,32 @@ def check_functions(path: str, text: str) -> list[str]:
             start = None
         if line.endswith(";") and start == number:
             start = None
+    return findings
+
+
+def types_of(text: str) -> list[tuple[str, int]]:
+    """Types defined at namespace level, with their lines; those of a nameless namespace are one file's own."""
+    namespaces: list[str] = []
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := re.match(r"(?:inline )?namespace ?([\w:]*) ?{(?:  //.*)?$", line):
+            namespaces.append(match[1])
+        elif line.startswith("}  // namespace"):
+            namespaces.pop()
+        elif "" not in namespaces and (match := re.match(TYPE, line)):
+            found.append(("::".join(namespaces + [match[1]]), number))
+    return found
+
+
+def check_types(texts: dict[str, str]) -> list[str]:
+    """One name is one type: of two, the linker keeps either's functions for both, and says nothing."""
+    places: dict[str, str] = {}
+    findings = []
+    for path, text in texts.items():
+        for name, number in types_of(text):
+            first = places.setdefault(name, path)
+            if first != path:
+                findings.append(f"{path}:{number}: {name} is another type in {first}")
     return findings
 
 
@@ -178,6 +207,7 @@ def check_tree() -> list[str]:
     paths = [path for path in listed.split("\0") if path and (ROOT / path).is_file()]
     allowed = layers((ROOT / "CMakeLists.txt").read_text())
     findings = check_folder_sizes(paths)
+    findings += check_types({path: (ROOT / path).read_text() for path in paths if path.endswith(SOURCES)})
     for path in paths:
         data = (ROOT / path).read_bytes()
         if len(data) > SIZE_MAX:
@@ -223,7 +253,11 @@ def self_test() -> None:
         assert len(found) == expected, (path, found)
     many = [f"src/base/f{i}.cpp" for i in range(FOLDER_SOURCES_MAX + 1)]
     assert len(check_folder_sizes(many)) == 1 and not check_folder_sizes(many[1:])
-    print(f"{len(cases) + 2} passed, 0 failed")
+    one = "namespace a::b {\n\nstruct X final : Y<Z> {\n  struct In {\n  };\n};\n\n}  // namespace a::b\n"
+    hidden = "namespace a::b {\nnamespace {\nclass X {\n};\n}  // namespace\nclass X;\n}  // namespace a::b\n"
+    assert not check_types({"a.h": one, "b.cpp": hidden, "c.h": one.replace("a::b", "c")})
+    assert len(check_types({"a.h": one, "b.h": one.replace("struct X final : Y<Z>", "enum class X")})) == 1
+    print(f"{len(cases) + 4} passed, 0 failed")
 
 
 def main() -> None:

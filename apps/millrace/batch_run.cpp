@@ -122,7 +122,7 @@ class BatchRun {
 
   void take_token(LiveItem& live, TokenEvent event) {
     const auto index = static_cast<size_t>(event.choice);
-    ChoiceResult& choice = live.result.choices[index];
+    ItemChoice& choice = live.result.choices[index];
     ChoiceText& text = live.texts[index];
     if (text.stop_string()) return;  // computed before the engine heard of the stop string
     choice.token_ids.push_back(event.token.id);
@@ -134,7 +134,7 @@ class BatchRun {
 
   void take_end(LiveItem& live, const FinishedEvent& finished) {
     const auto index = static_cast<size_t>(finished.choice);
-    ChoiceResult& choice = live.result.choices[index];
+    ItemChoice& choice = live.result.choices[index];
     show(live, index, live.texts[index].finish());
     choice.stop_string = live.texts[index].stop_string();
     choice.finished = finished;

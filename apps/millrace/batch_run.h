@@ -25,7 +25,7 @@ struct BatchItem {
 };
 
 // One finished choice of one item.
-struct ChoiceResult {
+struct ItemChoice {
   std::vector<TokenId> token_ids;
   std::vector<std::vector<TokenLogprob>> logprobs;  // per token; empty unless asked for
   std::string text;
@@ -34,7 +34,7 @@ struct ChoiceResult {
 };
 
 struct ItemResult {
-  std::vector<ChoiceResult> choices;  // [n]; empty where error is set
+  std::vector<ItemChoice> choices;  // [n]; empty where error is set
   std::vector<std::vector<TokenLogprob>>
       prompt_logprobs;  // of the prompt tokens from the second on
   std::optional<Error> error;

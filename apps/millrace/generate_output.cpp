@@ -48,7 +48,7 @@ json::object timings_of(const FinishedEvent& finished) {
 }
 
 // The stop string or stop token that ended a choice; null at the model's own end and otherwise.
-json::value stop_reason_of(const ChoiceResult& choice, const SamplingParams& sampling) {
+json::value stop_reason_of(const ItemChoice& choice, const SamplingParams& sampling) {
   if (choice.stop_string) return json::value(*choice.stop_string);
   const std::optional<TokenId>& token = choice.finished.stop_token;
   if (!token) return nullptr;
@@ -92,7 +92,7 @@ BatchCallbacks GenerateOutput::callbacks() {
 
 void GenerateOutput::print_text(size_t index, const ItemResult& result) {
   for (size_t choice = 0; choice < result.choices.size(); ++choice) {
-    const ChoiceResult& finished = result.choices[choice];
+    const ItemChoice& finished = result.choices[choice];
     if (options_.stream && choice == 0) {
       fmt::print("\n");  // the text has been printed as it came
     } else {
@@ -116,7 +116,7 @@ void GenerateOutput::print_json(size_t index, const ItemResult& result) {
   }
   const BatchItem& item = items_[index];
   for (size_t choice = 0; choice < result.choices.size(); ++choice) {
-    const ChoiceResult& finished = result.choices[choice];
+    const ItemChoice& finished = result.choices[choice];
     json::object object = {
         {"index", index},
         {"choice", choice},
@@ -145,7 +145,7 @@ void GenerateOutput::print_error(size_t index, const Error& error) {
 
 void GenerateOutput::account(const ItemResult& result) {
   bool has_failed = result.error.has_value();
-  for (const ChoiceResult& choice : result.choices) {
+  for (const ItemChoice& choice : result.choices) {
     const SequenceTimings& timings = choice.finished.timings;
     has_failed = has_failed || choice.finished.reason == FinishReason::kError;
     if (choice.finished.choice == 0) num_prompt_tokens_ += timings.num_prompt_tokens;
