@@ -96,6 +96,13 @@ function(millrace_test program)
   gtest_discover_tests(${program} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS ${label})
 endfunction()
 
+# millrace_run_alone(<test>): beside this test of a millrace_test() above ctest runs no other.
+function(millrace_run_alone test)
+  set(properties ${CMAKE_BINARY_DIR}/${test}_alone.cmake)  # read by ctest, after the tests of programs
+  file(CONFIGURE OUTPUT ${properties} CONTENT "set_tests_properties(${test} PROPERTIES RUN_SERIAL ON)\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${properties})
+endfunction()
+
 # millrace_embed(<folder> <name>): src/<folder>/<name>/* become a part of the library of <folder>, which finds their bytes
 # with `std::span<const EmbeddedFile> <folder>_<name>_files()`, which it declares. Made again when one of them changes.
 function(millrace_embed folder name)
