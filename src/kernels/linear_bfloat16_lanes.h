@@ -13,9 +13,10 @@
 namespace millrace {
 namespace {
 
-// Tokens that pass by together: most of their inputs stay in the second cache.
+// Tokens that pass by together. Their inputs stay in the second cache, or come out of the third
+// while products are under way.
 constexpr TokenBlocks kUnpackedTokens = {
-    .num_bytes_max = 512 << 10,  // 26 tokens of 4864 inputs
+    .num_bytes_max = 2560 << 10,  // 128 tokens of 4864 inputs
     .num_tokens_max = 128,
     .num_tile_tokens = 1};
 
@@ -68,9 +69,10 @@ template <class Lanes, size_t kInput, size_t kPanels, size_t kTokens>
   }
 }
 
-// Two multiply-adds for each pair of inputs, the odd one first, as vdpbf16ps adds them.
+// Two multiply-adds for each pair of inputs, the odd one first, as vdpbf16ps adds them. A function
+// of its own: inlined, it would have to leave registers for what unpacking keeps in them.
 template <class Lanes, size_t kPanels, size_t kTokens>
-void add_pairs(const UnpackedTile& tile) {
+[[gnu::noinline]] void add_pairs(const UnpackedTile& tile) {
   Lanes sums[kPanels][kTokens];  // in registers: every index is known when compiling
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
