@@ -85,10 +85,10 @@ struct Avx2Lanes {
     return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
   }
   [[gnu::always_inline]] static void add_product(__m256 a, __m256 b, __m256& sum) {
-    asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+    asm volatile("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
   }
-  // Where the compiler chooses the register of a sum it writes it over a factor's, and has none
-  // left in tiles that need all sixteen.
+  // Where the compiler chooses the register of a sum it writes it over a factor's, and where it
+  // chooses the order it loads early; both leave none in tiles that need all sixteen.
   [[gnu::always_inline]] static void add_product(Avx2Lanes a, Avx2Lanes b, Avx2Lanes& sum) {
     add_product(a.lo, b.lo, sum.lo);
     add_product(a.hi, b.hi, sum.hi);

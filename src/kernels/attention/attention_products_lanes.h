@@ -50,7 +50,8 @@ struct EachElement {
     return v;  // there is none
   }
   [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes vector, Lanes operand) {
-    return Lanes::fma(vector, operand, sums);
+    Lanes::add_product(vector, operand, sums);
+    return sums;
   }
   [[gnu::always_inline]] static Lanes exp(Lanes x) { return exp_of_moderate(x); }
   [[gnu::always_inline]] static void store(float* p, Lanes a) { Lanes::store(p, a); }
@@ -90,7 +91,8 @@ struct EachOfPair {
     return kPart == 0 ? Lanes::zero() : v;
   }
   [[gnu::always_inline]] static Lanes add(Lanes sums, Lanes vector, Lanes operand) {
-    return Lanes::fma(vector, operand, sums);
+    Lanes::add_product(vector, operand, sums);
+    return sums;
   }
   [[gnu::always_inline]] static Lanes exp(Lanes x) { return coarse_exp_of_moderate(x); }
   [[gnu::always_inline]] static void store(float* p, Lanes a) {

@@ -10,9 +10,18 @@
 #include "kernels/attention/paged_attention_kernel.h"
 #include "kernels/attention/split_chunks_lanes.h"
 #include "kernels/lanes.h"
+#include "kernels/token_rows_lanes.h"
 
 namespace millrace {
 namespace {
+
+// Where part kPart of a step reads its vectors. Each part anew: what a tile's sums leave of the
+// registers does not hold one part's while it is widened for the next.
+template <size_t kPart, class Element>
+[[gnu::always_inline]] inline const Element* source_of(const Element* vectors) {
+  if constexpr (kPart > 0) forget_origin(vectors);
+  return vectors;
+}
 
 // Adds the products of kVectors vectors with the operands of kRows rows, `stride` apart.
 template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kVectors, class Vector>
@@ -58,7 +67,7 @@ template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kChunks
   decltype(Product::template vector<kPart>(keys[0])) vectors[kChunks];
 #pragma GCC unroll 8
   for (size_t i = 0; i < kChunks; ++i) {
-    vectors[i] = Product::template vector<kPart>(keys[i] + offset);
+    vectors[i] = Product::template vector<kPart>(source_of<kPart>(keys[i] + offset));
   }
   add_products<Lanes, Product, kPart>(vectors, queries, head_dim, sums);
 }
@@ -119,7 +128,7 @@ template <class Lanes, class Product, size_t kPart, size_t kRows, size_t kDims, 
   decltype(Product::template vector<kPart>(values)) vectors[kDims];
 #pragma GCC unroll 8
   for (size_t i = 0; i < kDims; ++i) {
-    const typename Product::Element* source = values + i * kLanes * Product::kDepth;
+    const auto* source = source_of<kPart>(values + i * kLanes * Product::kDepth);
     vectors[i] = kPartial ? Product::template vector_first<kPart>(source, rest)
                           : Product::template vector<kPart>(source);
   }

@@ -6,12 +6,15 @@
 namespace millrace {
 namespace {
 
-// 16 registers, two to sixteen lanes: 2 x 2 sums take 8, two keys or values 4 and a query 1.
+// 16 registers, two to sixteen lanes: 6 x 1 sums take 12, a key or value 2 and a query 1. Rows
+// rather than positions side by side, so that each key and value is widened for several.
 struct TileShape {
-  static constexpr size_t kRowsMax = 2;
+  static constexpr size_t kRowsMax = 6;
   static constexpr size_t rows_for(size_t) { return kRowsMax; }
-  static constexpr size_t dims_for(size_t) { return 2; }
-  static constexpr size_t chunks_for(size_t num_rows) { return num_rows == 1 ? 4 : 2; }
+  static constexpr size_t dims_for(size_t num_rows) { return num_rows <= 2 ? 2 : 1; }
+  static constexpr size_t chunks_for(size_t num_rows) {
+    return num_rows == 1 ? 4 : num_rows == 2 ? 2 : 1;
+  }
 };
 
 }  // namespace
