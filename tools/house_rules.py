@@ -39,13 +39,12 @@ LINE_LIMITS = [
     (r"^(src|apps|bench)/.*\.(h|cuh)$", 250),
     (r"^tests/.*\.cpp$", 800),
 ]
-# A type where it is defined, as clang-format lays it out.
-TYPE = r"(?:struct|class|union|enum(?: class)?) (\w+(?:::\w+)*)(?: final)?(?: : [^;]*)?(?: {.*)?$"
-
 FUNCTION_LINES_MAX = 70
 COLUMNS_MAX = 100
 FOLDER_SOURCES_MAX = 30
 SOURCES = (".cpp", ".cu", ".h", ".cuh")
+# A type where it is defined, as clang-format lays it out.
+TYPE = r"(?:struct|class|union|enum(?: class)?) (\w+(?:::\w+)*)(?: final)?(?: : [^;]*)?(?: {.*)?$"
 
 
 def layers(cmake: str) -> dict[str, set[str]]:
@@ -207,14 +206,17 @@ def check_tree() -> list[str]:
     paths = [path for path in listed.split("\0") if path and (ROOT / path).is_file()]
     allowed = layers((ROOT / "CMakeLists.txt").read_text())
     findings = check_folder_sizes(paths)
-    findings += check_types({path: (ROOT / path).read_text() for path in paths if path.endswith(SOURCES)})
+    sources = {}
     for path in paths:
         data = (ROOT / path).read_bytes()
         if len(data) > SIZE_MAX:
             findings.append(f"{path}: {len(data)} bytes, at most {SIZE_MAX}")
         if b"\0" not in data and not path.startswith("tests/golden/"):
-            findings += check_file(path, data.decode("utf-8", "replace"), allowed)
-    return findings
+            text = data.decode("utf-8", "replace")
+            findings += check_file(path, text, allowed)
+            if path.endswith(SOURCES):
+                sources[path] = text
+    return findings + check_types(sources)
 
 
 def self_test() -> None:
