@@ -72,8 +72,9 @@ __device__ inline size_t smaller_size(size_t a, size_t b) {
 // whose lower bits are n's.
 constexpr float kExpShift = 0x1.8p23F;
 constexpr float kExpInputMin = -104.0F;
+constexpr float kLog2E = 0x1.715476p+0F;
 __device__ inline float shifted_exponent(float x) {
-  return fused_multiply_add(x, 0x1.715476p+0F, kExpShift);
+  return fused_multiply_add(x, kLog2E, kExpShift);
 }
 __device__ inline float exp_of_rest(float x, float minus_n) {
   const float r =
@@ -100,11 +101,12 @@ __device__ inline float exponential(float x) {
 
 // The same bits in fewer operations. REQUIRES: x <= 0.
 __device__ inline float exponential_to_one(float x) {
+  constexpr float kShift = kExpShift + 64.0F;  // for n + 64, rounded as for n
   const float clamped = larger_number(x, kExpInputMin);
-  const float shifted = shifted_exponent(clamped);
-  const float exp_r = exp_of_rest(clamped, kExpShift - shifted);
+  const float shifted = fused_multiply_add(clamped, kLog2E, kShift);
+  const float exp_r = exp_of_rest(clamped, kShift - shifted);
   // Exactly exp_r * 2^(n + 64), which is no denormal: rounded once, like the result there.
-  const uint32_t scaled = bits_from_float(exp_r) + (bits_from_float(shifted) << 23) + (64U << 23);
+  const uint32_t scaled = bits_from_float(exp_r) + (bits_from_float(shifted) << 23);
   return float_from_bits(scaled) * 0x1p-64F;
 }
 

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <functional>
+
 #include "base/check.h"
 #include "base/math.h"
 #include "cuda/kernels/attention_merge.cuh"
@@ -300,30 +303,45 @@ void check_attention_args(const PagedAttentionArgs& args) {
   CHECK(args.num_heads > 0 && args.num_heads % cache.num_kv_heads == 0, "heads come in groups");
 }
 
-size_t num_attention_tiles(std::span<const int32_t> cu_seqlens, size_t group) {
+size_t num_attention_tiles(std::span<const int32_t> cu_seqlens, size_t group, size_t rows_of_tile) {
   size_t count = 0;
   for (size_t sequence = 0; sequence + 1 < cu_seqlens.size(); ++sequence) {
     const auto num_tokens = static_cast<size_t>(cu_seqlens[sequence + 1] - cu_seqlens[sequence]);
-    count += div_ceil(num_tokens * group, size_t{kAttentionTileRows});
+    count += div_ceil(num_tokens * group, rows_of_tile);
   }
   return count;
 }
 
-std::vector<AttentionTile> attention_tiles(std::span<const int32_t> cu_seqlens, size_t group) {
+std::vector<AttentionTile> attention_tiles(
+    std::span<const int32_t> cu_seqlens, size_t group, size_t rows_of_tile
+) {
   std::vector<AttentionTile> tiles;
-  tiles.reserve(num_attention_tiles(cu_seqlens, group));
+  tiles.reserve(num_attention_tiles(cu_seqlens, group, rows_of_tile));
   for (size_t sequence = 0; sequence + 1 < cu_seqlens.size(); ++sequence) {
     CHECK(cu_seqlens[sequence] <= cu_seqlens[sequence + 1], "sequences follow each other");
     const auto num_tokens = static_cast<size_t>(cu_seqlens[sequence + 1] - cu_seqlens[sequence]);
     const size_t num_rows = num_tokens * group;
-    for (size_t row = 0; row < num_rows; row += kAttentionTileRows) {
-      const size_t count =
-          num_rows - row < kAttentionTileRows ? num_rows - row : kAttentionTileRows;
+    for (size_t row = 0; row < num_rows; row += rows_of_tile) {
+      const size_t count = num_rows - row < rows_of_tile ? num_rows - row : rows_of_tile;
       tiles.push_back(
           {static_cast<int32_t>(sequence), static_cast<int32_t>(row), static_cast<int32_t>(count)}
       );
     }
   }
+  return tiles;
+}
+
+std::vector<AttentionTile> wide_attention_tiles(
+    std::span<const int32_t> cu_seqlens, std::span<const int32_t> context_lens, size_t group
+) {
+  std::vector<AttentionTile> tiles = attention_tiles(cu_seqlens, group, kWideAttentionRows);
+  const auto num_seen = [&](const AttentionTile& tile) {
+    const auto sequence = static_cast<size_t>(tile.sequence);
+    const auto end_token =
+        static_cast<int32_t>(div_ceil(static_cast<size_t>(tile.first_row + tile.num_rows), group));
+    return context_lens[sequence] - (cu_seqlens[sequence + 1] - cu_seqlens[sequence]) + end_token;
+  };
+  std::ranges::stable_sort(tiles, std::ranges::greater(), num_seen);
   return tiles;
 }
 

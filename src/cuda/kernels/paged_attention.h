@@ -32,19 +32,29 @@ namespace millrace::cuda {
 
 constexpr size_t kSplitPositions = 256;
 constexpr size_t kAttentionTileRows = 16;
+constexpr size_t kWideAttentionRows = 128;  // of a tile of paged_attention_wide()
 
 // Consecutive rows of one sequence: row r of a sequence is head r % group of its token r / group.
 struct AttentionTile {
   int32_t sequence = 0;
   int32_t first_row = 0;
-  int32_t num_rows = 0;  // at most kAttentionTileRows; none: a tile that only fills a graph's grid
+  int32_t num_rows = 0;  // none: a tile that only fills a graph's grid
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
 };
 
-// All rows of a batch. `cu_seqlens`: [num_sequences + 1]; `group`: query heads of a KV head. The
-// same for every KV head.
-size_t num_attention_tiles(std::span<const int32_t> cu_seqlens, size_t group);
-std::vector<AttentionTile> attention_tiles(std::span<const int32_t> cu_seqlens, size_t group);
+// All rows of a batch, up to `rows_of_tile` each. `cu_seqlens`: [num_sequences + 1]; `group`: query
+// heads of a KV head. The same for every KV head.
+size_t num_attention_tiles(
+    std::span<const int32_t> cu_seqlens, size_t group, size_t rows_of_tile = kAttentionTileRows
+);
+std::vector<AttentionTile> attention_tiles(
+    std::span<const int32_t> cu_seqlens, size_t group, size_t rows_of_tile = kAttentionTileRows
+);
+// The same for paged_attention_wide(): of kWideAttentionRows each, those that see most come first.
+// `context_lens`: of the first sequences; the others have no tokens.
+std::vector<AttentionTile> wide_attention_tiles(
+    std::span<const int32_t> cu_seqlens, std::span<const int32_t> context_lens, size_t group
+);
 
 struct PagedAttentionArgs {
   // [num_tokens, num_heads * head_dim], device, 16-byte aligned: see write_kv.h

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "cuda/kernels/attention_wide.h"
 #include "cuda/kernels/draw.h"
 #include "cuda/kernels/hidden_rows.h"
 #include "cuda/kernels/operand_tiles.h"
@@ -21,8 +22,28 @@ size_t group_of(const ModelConfig& config) {
 }
 
 // A tile holds heads of several tokens, or some of one.
-size_t num_tiles_max(const ModelConfig& config, size_t num_tokens) {
-  return num_tokens * div_ceil(group_of(config), kAttentionTileRows);
+size_t num_tiles_max(
+    const ModelConfig& config, size_t num_tokens, size_t tile_rows = kAttentionTileRows
+) {
+  return num_tokens * div_ceil(group_of(config), tile_rows);
+}
+// The same where there are fewer sequences: the last tile of each may be of few rows.
+size_t num_tiles_max(
+    const ModelConfig& config, size_t num_tokens, size_t num_sequences, size_t tile_rows
+) {
+  const size_t num_whole = div_ceil(num_tokens * group_of(config), tile_rows);
+  return std::min(num_tiles_max(config, num_tokens, tile_rows), num_whole + num_sequences);
+}
+
+// Attention's tiles of a step that is no decode: many rows are in wide ones, where the device at
+// hand has a kernel for them.
+StepShape with_widest_tiles(StepShape shape, const ModelConfig& config, size_t num_wide_tiles) {
+  const bool are_many =
+      shape.num_tiles > DeviceWorkspace::kSplitTilesMax && shape.num_tokens > kFewTokens;
+  if (!are_many || !is_for_attention_wide(static_cast<size_t>(config.head_dim))) return shape;
+  shape.num_tiles = num_wide_tiles;
+  shape.tile_rows = kWideAttentionRows;
+  return shape;
 }
 
 StepShape largest_shape(const ModelConfig& config, const RunnerLimits& limits) {
@@ -238,14 +259,12 @@ StepShape CudaModel::layers_shape(StepShape own, int32_t num_tokens) const {
   own.num_sequences =
       static_cast<size_t>(std::min(num_tokens, num_graph_sequences_max(options_.limits)));
   own.num_blocks_per_sequence = largest_shape(config_, options_.limits).num_blocks_per_sequence;
-  // Each sequence's last tile may be of few rows.
-  const size_t num_rows = own.num_tokens * group_of(config_);
-  own.num_tiles = std::min(
-      num_tiles_max(config_, own.num_tokens),
-      div_ceil(num_rows, kAttentionTileRows) + own.num_sequences
-  );
+  const auto num_tiles = [&](size_t tile_rows) {
+    return num_tiles_max(config_, own.num_tokens, own.num_sequences, tile_rows);
+  };
+  own.num_tiles = num_tiles(kAttentionTileRows);
   own.is_decode = false;
-  return own;
+  return with_widest_tiles(own, config_, num_tiles(kWideAttentionRows));
 }
 
 CudaModel::StepPlan CudaModel::plan_step(const ForwardBatch& batch) const {
@@ -259,7 +278,10 @@ CudaModel::StepPlan CudaModel::plan_step(const ForwardBatch& batch) const {
     const StepShape shape = layers_shape(own, *size);
     if (own.num_sequences <= shape.num_sequences) return {&layers_.of_size(*size), false, shape};
   }
-  return {nullptr, false, own};
+  if (own.is_decode) return {nullptr, false, own};
+  const size_t num_wide_tiles =
+      num_attention_tiles(batch.cu_seqlens, group_of(config_), kWideAttentionRows);
+  return {nullptr, false, with_widest_tiles(own, config_, num_wide_tiles)};
 }
 
 std::span<const float> CudaModel::forward(const ForwardBatch& batch) {

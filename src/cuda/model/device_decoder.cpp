@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/math.h"
+#include "cuda/kernels/attention_wide.h"
 #include "cuda/kernels/embed.h"
 #include "cuda/kernels/hidden_rows.h"
 #include "cuda/kernels/join_columns.h"
@@ -97,6 +98,7 @@ void DeviceDecoder::attend(
     return decode_attention(stream, args, partials, fresh);
   }
   write_kv(stream, fresh);
+  if (step.shape.tile_rows == kWideAttentionRows) return paged_attention_wide(stream, args);
   if (!has_few_tiles) return paged_attention(stream, args);
   paged_attention_in_splits(stream, args, partials);
 }

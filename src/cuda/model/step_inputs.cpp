@@ -86,6 +86,18 @@ void fill_cu_seqlens(const ForwardBatch& batch, std::span<int32_t> to) {
   std::ranges::fill(to.subspan(batch.cu_seqlens.size()), batch.cu_seqlens.back());
 }
 
+std::vector<AttentionTile> tiles_of(
+    const ForwardBatch& batch,
+    std::span<const int32_t> cu_seqlens,
+    size_t group,
+    const StepShape& shape
+) {
+  if (shape.tile_rows == kWideAttentionRows) {
+    return wide_attention_tiles(cu_seqlens, batch.context_lens, group);
+  }
+  return attention_tiles(cu_seqlens, group);
+}
+
 // Structs of int32_t one after the other, zeros behind them: tiles of no rows, the first token's
 // logits.
 template <class T>
@@ -204,7 +216,7 @@ StepView StepInputs::send(
   const std::span<int32_t> cu_seqlens = arrays.next(sizes[3]);
   fill_cu_seqlens(batch, cu_seqlens);
   fill_block_tables(batch, shape.num_blocks_per_sequence, arrays.next(sizes[4]));
-  fill_structs<AttentionTile>(attention_tiles(cu_seqlens, group_), arrays.next(sizes[5]));
+  fill_structs<AttentionTile>(tiles_of(batch, cu_seqlens, group_, shape), arrays.next(sizes[5]));
   const std::span<int32_t> sources = arrays.next(sizes[6]);
   std::ranges::fill(sources, 0);
   fill_converted<RowSource>(batch.logit_rows, sources, [](const LogitRow& row) {

@@ -23,9 +23,10 @@ namespace millrace::cuda {
 // How many of each there are, padding included.
 struct StepShape {
   size_t num_tokens = 0;
-  size_t num_sequences = 0;            // those of padding have no tokens
-  size_t num_blocks_per_sequence = 0;  // columns of the block tables
-  size_t num_tiles = 0;                // of attention
+  size_t num_sequences = 0;               // those of padding have no tokens
+  size_t num_blocks_per_sequence = 0;     // columns of the block tables
+  size_t num_tiles = 0;                   // of attention
+  size_t tile_rows = kAttentionTileRows;  // or kWideAttentionRows
   size_t num_logits = 0;
   size_t num_block_copies = 0;
   size_t num_hidden_saves = 0;

@@ -106,10 +106,14 @@ __device__ inline void wait_for_products() {
 }
 // What was multiplied into is not read before here.
 template <uint32_t kTiles>
-__device__ inline void wait_for_sums(float (&tiles)[kTiles][4]) {
-  wait_for_products<0>();
+__device__ inline void hold(float (&tiles)[kTiles][4]) {
 #pragma unroll
   for (uint32_t i = 0; i < kTiles * 4; ++i) asm volatile("" : "+f"(tiles[i / 4][i % 4])::"memory");
+}
+template <uint32_t kTiles>
+__device__ inline void wait_for_sums(float (&tiles)[kTiles][4]) {
+  wait_for_products<0>();
+  hold(tiles);
 }
 
 // sums += a * b: 64 rows, `N` columns, 16 products each; for every eight columns as

@@ -70,10 +70,13 @@ class StageRing {
     publish_barriers();
   }
 
-  // By each thread that fills: waits until nobody reads the stage, and says how many bytes it
-  // copies there, counted by filled().
-  __device__ void begin_filling(const Place& place, uint32_t num_bytes) const {
+  // By each thread that fills: until nobody reads the stage.
+  __device__ void wait_for_room(const Place& place) const {
     wait_for_phase(emptied_ + place.stage, place.parity ^ 1U);
+  }
+  // The same; and says how many bytes the thread copies there, counted by filled().
+  __device__ void begin_filling(const Place& place, uint32_t num_bytes) const {
+    wait_for_room(place);
     arrive_and_expect(filled(place), num_bytes);
   }
   __device__ uint64_t* filled(const Place& place) const { return filled_ + place.stage; }
