@@ -43,6 +43,10 @@ struct Kernel {
   // Words take both bytes of an input at once. Many tokens multiply weights that were unpacked for
   // them, of one panel after another.
   static constexpr bool kMultipliesWords = Dots::kInputBytes == 2;
+  // Of run_few(). Words are taken out of a weight's bytes in two operations: that a block unpacks
+  // them once saves less than it waits for memory meanwhile, unless it is of many tokens
+  // (docs/benchmarks/cpu_changes.md, "Few tokens of words").
+  static constexpr size_t kFewTokensMax = kMultipliesWords ? 4 * kFewTokens : kFewTokens;
 
   // Of a tile at most. Tokens whose both bytes are multiplied at once take two sums each.
   static constexpr size_t tile_tokens(size_t num_panels) {
@@ -80,23 +84,41 @@ void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, si
   }
 }
 
-// kPanels panels for a block of few tokens, one after another.
+// A block of tokens, dealt evenly over tiles.
+struct TokenTiles {
+  size_t num_tokens;
+  size_t num_tiles;
+
+  size_t begin(size_t tile) const { return num_tokens * tile / num_tiles; }
+};
+
+// kPanels panels for a block of few tokens, one after another: tile after tile, of which the first
+// has its weights from memory and the others from a cache.
 template <class Kernel, size_t kPanels>
 void run_few(const QuantizedTask& task, const TilePlace& place) {
   static_assert(kFewTokens <= Kernel::tile_tokens(1));
-  alignas(64) float sums[kPanels * kFewTokens * kLanes];
+  alignas(64) float sums[kPanels * Kernel::kFewTokensMax * kLanes];
+  const TokenTiles tiles = {place.num_tokens, (place.num_tokens + kFewTokens - 1) / kFewTokens};
+  const auto sums_of = [&](size_t tile) { return sums + tiles.begin(tile) * kPanels * kLanes; };
   for (size_t panel = 0; panel < kPanels; ++panel) {
-    const QuantizedTile tile = {
-        .panel = place.panel_begin + panel,
-        .token = place.token_begin,
-        .group_begin = 0,
-        .group_end = task.num_groups,
-        .sums = sums + panel * place.num_tokens * kLanes,
-        .hint_bytes = task.output.hint_bytes,
-    };
-    run_quantized_tile<Kernel, 1>(task, tile, place.num_tokens);
+    for (size_t i = 0; i < tiles.num_tiles; ++i) {
+      const size_t count = tiles.begin(i + 1) - tiles.begin(i);
+      const QuantizedTile tile = {
+          .panel = place.panel_begin + panel,
+          .token = place.token_begin + tiles.begin(i),
+          .group_begin = 0,
+          .group_end = task.num_groups,
+          .sums = sums_of(i) + panel * count * kLanes,
+          .hint_bytes = task.output.hint_bytes,
+      };
+      run_quantized_tile<Kernel, 1>(task, tile, count);
+    }
   }
-  finish_tile<typename Kernel::Dots::Floats>(task.output, place, sums);
+  for (size_t i = 0; i < tiles.num_tiles; ++i) {
+    const size_t count = tiles.begin(i + 1) - tiles.begin(i);
+    const TilePlace done = {place.panel_begin, kPanels, place.token_begin + tiles.begin(i), count};
+    finish_tile<typename Kernel::Dots::Floats>(task.output, done, sums_of(i));
+  }
 }
 
 // Part `index` of `count` of the next kPanels panels, which lie one after the other. Past the last
@@ -115,14 +137,6 @@ WeightsAhead share_of_next(
       .is_soon = task.output.hint_bytes > 0,
   };
 }
-
-// A block of tokens, dealt evenly over tiles.
-struct TokenTiles {
-  size_t num_tokens;
-  size_t num_tiles;
-
-  size_t begin(size_t tile) const { return num_tokens * tile / num_tiles; }
-};
 
 // kPanels panels for a block of tokens, at once.
 template <class Kernel, size_t kPanels>
