@@ -1,7 +1,7 @@
 # The CUDA backend on the processor, for tests: src/cuda/kernels/x.cu compiled as C++ and run by the emulator
 # (src/cuda/emulated/threads.h). Needs no toolkit and is built always.
 #   cuda_emulator            runs threads of a device; the runtime beside it is cuda_emulated_runtime
-#   cuda_kernels_emulated    every kernel
+#   cuda_kernels_emulated    every kernel, and src/cuda/emulated/kernels: what wgmma does, by those
 #   cuda_model_test        src/cuda/model/x_test.cpp: the model runner on them
 #   cuda_kernels_test        src/cuda/kernels/x_cuda_test.cpp and the emulator's own tests
 find_package(Boost 1.81 REQUIRED COMPONENTS context)
@@ -27,7 +27,8 @@ foreach(kernel IN LISTS kernels)
   file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${kernel}\"\n")
   list(APPEND kernel_sources ${source})
 endforeach()
-add_library(cuda_kernels_emulated STATIC ${kernel_sources})
+file(GLOB wide_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/emulated/kernels/*.cpp)
+add_library(cuda_kernels_emulated STATIC ${kernel_sources} ${wide_sources})
 target_link_libraries(cuda_kernels_emulated PUBLIC cuda_emulator)
 target_compile_options(cuda_kernels_emulated PRIVATE ${MILLRACE_COMPUTING_FLAGS})
 target_compile_options(cuda_kernels_emulated PUBLIC -Wno-unknown-pragmas)  # unroll; a test includes device code too

@@ -1,4 +1,5 @@
-// A tile of 16 rows: which rows these are, and what they see of the cache. See paged_attention.h.
+// A tile of rows: which these are, and what they see of the cache; and where a block that attends
+// to a split of 16 rows has things in shared memory. See paged_attention.h.
 #pragma once
 
 #include "cuda/kernels/arithmetic.cuh"

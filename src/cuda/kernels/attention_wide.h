@@ -1,5 +1,5 @@
 // paged_attention() for prompts, on a device that has wgmma: the same bits at several times the
-// speed. Not in emulation. CUDA-free.
+// speed. CUDA-free.
 #pragma once
 
 #include <cstddef>

@@ -65,6 +65,7 @@ class RowsWalk {
     return dynamic_shared<unsigned char>(place.stage * Block::kStageBytes, Block::kStageBytes);
   }
 
+  // What the warp's rows see, and their state before the first split.
   __device__ void begin_rows(const TileTask& task) {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -95,13 +96,9 @@ class RowsWalk {
 
   __device__ void skip_stage() {
     ring_.wait_for_chunk(place_);
-    release(place_);
+    ring_.release(place_);
     place_ = place_.next();
   }
-  __device__ void release(const Place& place) const {
-    ring_.release(place);
-  }
-
   // So many halves of a split, of which the block has `count`. There are no branches between a
   // product and those who wait for it: nvcc would have it waited for at once.
   template <uint32_t kCount>
@@ -112,13 +109,13 @@ class RowsWalk {
     if constexpr (kCount > 1) score_half<kHalfTiles>(keys[1], scores);
     if (kCount < count) skip_stage();
     wait_for_sums(scores);
-    for (const Place& place : keys) release(place);
+    for (const Place& place : keys) ring_.release(place);
     Weights<kCount> weights;
     soften(scores, weights);
     Place values[kCount];
     for (Place& place : values) place = next_place();
     weigh_values(weights, values);
-    for (const Place& place : values) release(place);
+    for (const Place& place : values) ring_.release(place);
     if (kCount < count) skip_stage();
   }
 

@@ -28,7 +28,7 @@ struct Shape {
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = [] {
     std::vector<Shape> shapes;
-    for (const size_t num_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 13, 33}) {
+    for (const size_t num_tokens : {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 17, 33}) {
       shapes.push_back({num_tokens, 100, 16 * 15 + 5});
       shapes.push_back({num_tokens, 64, 16});
     }

@@ -84,41 +84,60 @@ void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, si
   }
 }
 
-// A block of tokens, dealt evenly over tiles.
+// A block of tokens, dealt evenly over tiles: the first ones have a token more.
 struct TokenTiles {
-  size_t num_tokens;
   size_t num_tiles;
+  size_t least;
+  size_t num_larger;
 
-  size_t begin(size_t tile) const { return num_tokens * tile / num_tiles; }
+  TokenTiles(size_t num_tokens, size_t tiles)
+      : num_tiles(tiles), least(num_tokens / tiles), num_larger(num_tokens % tiles) {}
+
+  size_t begin(size_t tile) const { return tile * least + (tile < num_larger ? tile : num_larger); }
+  size_t count(size_t tile) const { return least + (tile < num_larger ? 1 : 0); }
 };
+
+// What follows the sums of all tiles of a block, which lie tile after tile, a tile's panels one
+// after the other.
+template <class Floats>
+void finish_tiles(
+    const QuantizedTask& task, const TilePlace& place, const TokenTiles& tiles, const float* sums
+) {
+  for (size_t i = 0; i < tiles.num_tiles; ++i) {
+    const size_t begin = tiles.begin(i);
+    const TilePlace done = {
+        place.panel_begin, place.num_panels, place.token_begin + begin, tiles.count(i)};
+    finish_tile<Floats>(task.output, done, sums + begin * place.num_panels * kLanes);
+  }
+}
 
 // kPanels panels for a block of few tokens, one after another: tile after tile, of which the first
 // has its weights from memory and the others from a cache.
 template <class Kernel, size_t kPanels>
 void run_few(const QuantizedTask& task, const TilePlace& place) {
   static_assert(kFewTokens <= Kernel::tile_tokens(1));
+  // Known to be one tile where that is all there may be.
+  constexpr bool kIsOneTile = Kernel::kFewTokensMax == kFewTokens;
   alignas(64) float sums[kPanels * Kernel::kFewTokensMax * kLanes];
-  const TokenTiles tiles = {place.num_tokens, (place.num_tokens + kFewTokens - 1) / kFewTokens};
-  const auto sums_of = [&](size_t tile) { return sums + tiles.begin(tile) * kPanels * kLanes; };
+  const TokenTiles tiles(
+      place.num_tokens, kIsOneTile ? 1 : (place.num_tokens + kFewTokens - 1) / kFewTokens
+  );
   for (size_t panel = 0; panel < kPanels; ++panel) {
     for (size_t i = 0; i < tiles.num_tiles; ++i) {
-      const size_t count = tiles.begin(i + 1) - tiles.begin(i);
+      const size_t begin = tiles.begin(i);
+      const size_t count = tiles.count(i);
       const QuantizedTile tile = {
           .panel = place.panel_begin + panel,
-          .token = place.token_begin + tiles.begin(i),
+          .token = place.token_begin + begin,
           .group_begin = 0,
           .group_end = task.num_groups,
-          .sums = sums_of(i) + panel * count * kLanes,
+          .sums = sums + (begin * kPanels + panel * count) * kLanes,
           .hint_bytes = task.output.hint_bytes,
       };
       run_quantized_tile<Kernel, 1>(task, tile, count);
     }
   }
-  for (size_t i = 0; i < tiles.num_tiles; ++i) {
-    const size_t count = tiles.begin(i + 1) - tiles.begin(i);
-    const TilePlace done = {place.panel_begin, kPanels, place.token_begin + tiles.begin(i), count};
-    finish_tile<typename Kernel::Dots::Floats>(task.output, done, sums_of(i));
-  }
+  finish_tiles<typename Kernel::Dots::Floats>(task, place, tiles, sums);
 }
 
 // Part `index` of `count` of the next kPanels panels, which lie one after the other. Past the last
@@ -145,7 +164,7 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
   constexpr size_t kTokensMax = Kernel::tile_tokens(kPanels);
   constexpr size_t kBlockGroups = kBlockWeightBytes / (kPanels * Kernel::Weights::kGroupBytes);
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
-  const TokenTiles tiles = {place.num_tokens, num_tiles};
+  const TokenTiles tiles(place.num_tokens, num_tiles);
   // Two tiles are soon done: the second finds all groups in the second cache.
   const bool is_short = num_tiles <= 2;
   const size_t num_passes = is_short ? 1 : (task.num_groups + kBlockGroups - 1) / kBlockGroups;
@@ -154,7 +173,7 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
     const bool is_last = pass + 1 == num_passes;
     for (size_t i = 0; i < num_tiles; ++i) {
       const size_t begin = tiles.begin(i);
-      const size_t count = tiles.begin(i + 1) - begin;
+      const size_t count = tiles.count(i);
       const size_t step = pass * num_tiles + i;
       const QuantizedTile tile = {
           .panel = place.panel_begin,
@@ -181,7 +200,7 @@ void run_block_of_words(const QuantizedTask& task, const TilePlace& place) {
   alignas(64) unsigned char unpacked[kBlockWeightBytes];
   alignas(64) float sums[kPanels * kBlocks.num_tokens_max * kLanes];
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
-  const TokenTiles tiles = {place.num_tokens, num_tiles};
+  const TokenTiles tiles(place.num_tokens, num_tiles);
   const size_t num_passes = (task.num_groups + kBlockGroups - 1) / kBlockGroups;
   const auto pass_begin = [&](size_t pass) { return task.num_groups * pass / num_passes; };
   const size_t num_steps = kPanels * num_passes * num_tiles;
@@ -194,7 +213,7 @@ void run_block_of_words(const QuantizedTask& task, const TilePlace& place) {
       Kernel::unpack(task.panels + index * task.panel_bytes, group_begin, group_end, unpacked);
       for (size_t i = 0; i < num_tiles; ++i, ++step) {
         const size_t begin = tiles.begin(i);
-        const size_t count = tiles.begin(i + 1) - begin;
+        const size_t count = tiles.count(i);
         const QuantizedTile tile = {
             .panel = index,
             .token = place.token_begin + begin,
@@ -208,12 +227,7 @@ void run_block_of_words(const QuantizedTask& task, const TilePlace& place) {
       }
     }
   }
-  for (size_t i = 0; i < num_tiles; ++i) {
-    const size_t begin = tiles.begin(i);
-    const size_t count = tiles.begin(i + 1) - begin;
-    const TilePlace done = {place.panel_begin, kPanels, place.token_begin + begin, count};
-    finish_tile<typename Kernel::Dots::Floats>(task.output, done, sums + begin * kPanels * kLanes);
-  }
+  finish_tiles<typename Kernel::Dots::Floats>(task, place, tiles, sums);
 }
 
 }  // namespace

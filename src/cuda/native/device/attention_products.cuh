@@ -10,70 +10,38 @@ namespace millrace::cuda {
 
 #if MILLRACE_HAS_WGMMA
 
-// Of eight columns: see multiply_wide(). `kind`: "+f" is added to, "=f" counts for nothing.
-#define MILLRACE_SUMS1(kind, i) \
-  kind(sums[i][0]), kind(sums[i][1]), kind(sums[i][2]), kind(sums[i][3])
-#define MILLRACE_SUMS4(kind, i)                                                      \
-  MILLRACE_SUMS1(kind, i), MILLRACE_SUMS1(kind, i + 1), MILLRACE_SUMS1(kind, i + 2), \
-      MILLRACE_SUMS1(kind, i + 3)
-#define MILLRACE_SUMS16(kind, i)                                                     \
-  MILLRACE_SUMS4(kind, i), MILLRACE_SUMS4(kind, i + 4), MILLRACE_SUMS4(kind, i + 8), \
-      MILLRACE_SUMS4(kind, i + 12)
-#define MILLRACE_MULTIPLY_128                                                                   \
-  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "                                      \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
-  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "  \
-  "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "  \
-  "%56, %57, %58, %59, %60, %61, %62, %63}, "
-#define MILLRACE_MULTIPLY_64                                                                    \
-  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "                                       \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
-  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-
 // sums[kFirst ..] of 128 columns: a * b or, if kAdds, + a * b. Both are in shared memory, each row
 // or column with its 16 elements together: matrix_descriptor().
 template <uint32_t kFirst, bool kAdds, uint32_t kTiles>
 __device__ void multiply_shared(float (&sums)[kTiles][4], uint64_t a, uint64_t b) {
   static_assert(kFirst + 16 <= kTiles);
   if constexpr (kAdds) {
-    asm volatile(MILLRACE_MULTIPLY_128 "%64, %65, 1, 1, 1, 0, 0;"
-                 : MILLRACE_SUMS16("+f", kFirst)
+    asm volatile(MILLRACE_WGMMA(128) MILLRACE_SUMS_64 ", %64, %65, 1, 1, 1, 0, 0;"
+                 : MILLRACE_TILES16("+f", sums, kFirst)
                  : "l"(a), "l"(b));
   } else {
-    asm volatile(MILLRACE_MULTIPLY_128 "%64, %65, 0, 1, 1, 0, 0;"
-                 : MILLRACE_SUMS16("=f", kFirst)
+    asm volatile(MILLRACE_WGMMA(128) MILLRACE_SUMS_64 ", %64, %65, 0, 1, 1, 0, 0;"
+                 : MILLRACE_TILES16("=f", sums, kFirst)
                  : "l"(a), "l"(b));
   }
 }
 
-// The same of 64 columns, `a` in registers and b's rows together: its 16 rows by 64 columns are
-// cores of 8 rows by 8 columns; the descriptor has bytes from 8 rows to the next 8 first.
+// The same of 64 columns, `a` words in registers and b's rows together: its 16 rows by 64 columns
+// are cores of 8 rows by 8 columns; the descriptor has bytes from 8 rows to the next 8 first.
 template <bool kAdds>
 __device__ void multiply_rows(float (&sums)[8][4], const float (&a)[4], uint64_t b) {
+  const uint32_t words[4] = {
+      bits_from_float(a[0]), bits_from_float(a[1]), bits_from_float(a[2]), bits_from_float(a[3])};
   if constexpr (kAdds) {
-    asm volatile(MILLRACE_MULTIPLY_64 "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-                 : MILLRACE_SUMS4("+f", 0), MILLRACE_SUMS4("+f", 4)
-                 : "r"(bits_from_float(a[0])),
-                   "r"(bits_from_float(a[1])),
-                   "r"(bits_from_float(a[2])),
-                   "r"(bits_from_float(a[3])),
-                   "l"(b));
+    asm volatile(MILLRACE_WGMMA(64) MILLRACE_SUMS_32 ", {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+                 : MILLRACE_TILES8("+f", sums, 0)
+                 : "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "l"(b));
   } else {
-    asm volatile(MILLRACE_MULTIPLY_64 "{%32, %33, %34, %35}, %36, 0, 1, 1, 1;"
-                 : MILLRACE_SUMS4("=f", 0), MILLRACE_SUMS4("=f", 4)
-                 : "r"(bits_from_float(a[0])),
-                   "r"(bits_from_float(a[1])),
-                   "r"(bits_from_float(a[2])),
-                   "r"(bits_from_float(a[3])),
-                   "l"(b));
+    asm volatile(MILLRACE_WGMMA(64) MILLRACE_SUMS_32 ", {%32, %33, %34, %35}, %36, 0, 1, 1, 1;"
+                 : MILLRACE_TILES8("=f", sums, 0)
+                 : "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "l"(b));
   }
 }
-
-#undef MILLRACE_SUMS1
-#undef MILLRACE_SUMS4
-#undef MILLRACE_SUMS16
-#undef MILLRACE_MULTIPLY_128
-#undef MILLRACE_MULTIPLY_64
 
 // Four cores of 8 rows by 16 bytes, one after the other at `shared`, by a warp: core i's row g has
 // word i of lanes 4 g .. 4 g + 3.

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "wgmma_operands.cuh"
+
 namespace millrace::cuda {
 
 // Barriers, copies and wgmma are there: device code for sm_90a.
@@ -118,106 +120,42 @@ __device__ inline void wait_for_sums(float (&tiles)[kTiles][4]) {
 
 // sums += a * b: 64 rows, `N` columns, 16 products each; for every eight columns as
 // multiply_fragments() has them, a warp having 16 of the rows.
-#define MILLRACE_TILE(i) "+f"(tiles[i][0]), "+f"(tiles[i][1]), "+f"(tiles[i][2]), "+f"(tiles[i][3])
-#define MILLRACE_TILES4(i) \
-  MILLRACE_TILE(i), MILLRACE_TILE(i + 1), MILLRACE_TILE(i + 2), MILLRACE_TILE(i + 3)
-#define MILLRACE_TILES16(i) \
-  MILLRACE_TILES4(i), MILLRACE_TILES4(i + 4), MILLRACE_TILES4(i + 8), MILLRACE_TILES4(i + 12)
-
 __device__ inline void multiply_wide(float (&tiles)[8][4], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, 1, "
-      "1, 1, 0;"
-      : MILLRACE_TILES4(0), MILLRACE_TILES4(4)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
-  );
+  asm volatile(MILLRACE_WGMMA(64) MILLRACE_SUMS_32 ", {%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
+               : MILLRACE_TILES8("+f", tiles, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-
 __device__ inline void multiply_wide(float (&tiles)[16][4], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
-      "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
-      "%56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, 1, 1, 1, 0;"
-      : MILLRACE_TILES16(0)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
-  );
+  asm volatile(MILLRACE_WGMMA(128) MILLRACE_SUMS_64 ", {%64, %65, %66, %67}, %68, 1, 1, 1, 0;"
+               : MILLRACE_TILES16("+f", tiles, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-
 __device__ inline void multiply_wide(float (&tiles)[24][4], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
-      "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
-      "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, "
-      "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, "
-      "%92, %93, %94, %95}, {%96, %97, %98, %99}, %100, 1, 1, 1, 0;"
-      : MILLRACE_TILES16(0), MILLRACE_TILES4(16), MILLRACE_TILES4(20)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
-  );
+  asm volatile(MILLRACE_WGMMA(192) MILLRACE_SUMS_96 ", {%96, %97, %98, %99}, %100, 1, 1, 1, 0;"
+               : MILLRACE_TILES16("+f", tiles, 0), MILLRACE_TILES8("+f", tiles, 16)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-
 __device__ inline void multiply_wide(float (&tiles)[32][4], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
-      "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
-      "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, "
-      "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, "
-      "%92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "
-      "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, "
-      "%123, %124, %125, %126, %127}, {%128, %129, %130, %131}, %132, 1, 1, 1, 0;"
-      : MILLRACE_TILES16(0), MILLRACE_TILES16(16)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
-  );
+  asm volatile(MILLRACE_WGMMA(256) MILLRACE_SUMS_128 ", {%128, %129, %130, %131}, %132, 1, 1, 1, 0;"
+               : MILLRACE_TILES16("+f", tiles, 0), MILLRACE_TILES16("+f", tiles, 16)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
 // tiles = a * b: the first product of several, to which what was there counts for nothing.
-#define MILLRACE_NEW_TILE(i) \
-  "=f"(tiles[i][0]), "=f"(tiles[i][1]), "=f"(tiles[i][2]), "=f"(tiles[i][3])
-#define MILLRACE_NEW_TILES4(i) \
-  MILLRACE_NEW_TILE(i), MILLRACE_NEW_TILE(i + 1), MILLRACE_NEW_TILE(i + 2), MILLRACE_NEW_TILE(i + 3)
-
 __device__ inline void multiply_wide_first(
     float (&tiles)[8][4], const uint32_t (&a)[4], uint64_t b
 ) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, 0, "
-      "1, 1, 0;"
-      : MILLRACE_NEW_TILES4(0), MILLRACE_NEW_TILES4(4)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
-  );
+  asm volatile(MILLRACE_WGMMA(64) MILLRACE_SUMS_32 ", {%32, %33, %34, %35}, %36, 0, 1, 1, 0;"
+               : MILLRACE_TILES8("=f", tiles, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-
 __device__ inline void multiply_wide_first(
     float (&tiles)[16][4], const uint32_t (&a)[4], uint64_t b
 ) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-      "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, "
-      "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
-      "%56, %57, %58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, 0, 1, 1, 0;"
-      : MILLRACE_NEW_TILES4(0),
-        MILLRACE_NEW_TILES4(4),
-        MILLRACE_NEW_TILES4(8),
-        MILLRACE_NEW_TILES4(12)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
-  );
+  asm volatile(MILLRACE_WGMMA(128) MILLRACE_SUMS_64 ", {%64, %65, %66, %67}, %68, 0, 1, 1, 0;"
+               : MILLRACE_TILES16("=f", tiles, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-
-#undef MILLRACE_NEW_TILE
-#undef MILLRACE_NEW_TILES4
-#undef MILLRACE_TILE
-#undef MILLRACE_TILES4
-#undef MILLRACE_TILES16
 
 #endif  // MILLRACE_HAS_WGMMA
 
