@@ -12,6 +12,10 @@
 
 namespace millrace {
 
+// Tokens of each of a model's own answers that `millrace quantize` takes where nothing else is
+// said.
+inline constexpr int32_t kCalibrationAnswerTokens = 64;
+
 // The model's own answers to questions of many kinds and some languages, each behind its question
 // as the model's chat template states it (a model without one continues the plain question):
 // sampled at temperature 1, so that they cover what the model may say, and the same for the same

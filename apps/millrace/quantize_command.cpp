@@ -31,7 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int32_t kCalibrationLen = 512;  // tokens of a question and its answer
-constexpr int64_t kAnswerTokens = 64;
 
 // With fewer, rounding errors are fed back to inputs that nothing is known of: worse than nearest.
 constexpr size_t kCalibrationTokensMin = 256;
@@ -41,7 +40,7 @@ struct QuantizeFlags {
   std::string format = "int8";
   std::string output;
   std::string calibration;
-  std::optional<int64_t> num_answer_tokens;  // none: kAnswerTokens
+  std::optional<int64_t> num_answer_tokens;  // none: kCalibrationAnswerTokens
   bool no_calibration = false;
 };
 
@@ -151,7 +150,7 @@ Result<std::vector<std::vector<TokenId>>> read_calibration(
   ProgressBar bar("calibration: the model's own answers");
   bar.show(0.0);
   const auto num_answer_tokens =
-      static_cast<int32_t>(flags.num_answer_tokens.value_or(kAnswerTokens));
+      static_cast<int32_t>(flags.num_answer_tokens.value_or(kCalibrationAnswerTokens));
   return own_answers(*model, num_answer_tokens, [&bar](double fraction) { bar.show(fraction); });
 }
 
@@ -194,7 +193,7 @@ Result<void> check_flags(const QuantizeFlags& flags) {
         "--calibration-tokens"
     );
   }
-  const int64_t count = flags.num_answer_tokens.value_or(kAnswerTokens);
+  const int64_t count = flags.num_answer_tokens.value_or(kCalibrationAnswerTokens);
   if (count >= 1 && count <= kCalibrationLen / 2) return {};
   return invalid_argument(
       fmt::format("--calibration-tokens: expected 1 to {}, got {}", kCalibrationLen / 2, count),

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "batch_run.h"
+#include "calibration_texts.h"
 #include "divergence.h"
 #include "generate_input.h"
 #include "loaded_model.h"
@@ -154,8 +155,8 @@ void expect_answers(
 TEST(GreedyAnswers, SmolLm2InInt8AnswersAsInBFloat16ButForNearTies) {
   const std::optional<std::string> path = smollm2_path();
   if (!path) GTEST_SKIP() << "the default model is missing: ./dev setup fetches it";
-  const std::vector<std::string> prompts =
-      prompts_of_this_run(std::getenv("MILLRACE_LONG_TESTS") != nullptr);
+  const bool is_long = std::getenv("MILLRACE_LONG_TESTS") != nullptr;
+  const std::vector<std::string> prompts = prompts_of_this_run(is_long);
   const std::vector<Answer> answers = [&] {
     LocalModel model = load_speaking(*path);
     return greedy_answers(model, prompts);
@@ -172,7 +173,8 @@ TEST(GreedyAnswers, SmolLm2InInt8AnswersAsInBFloat16ButForNearTies) {
   expect_answers(
       "int8", compared(load(*path, QuantizedFormat::kInt8)), answers.size(), {0.3, 0.05, 0.6}
   );
-  const Texts texts = calibration_texts(*path);
+  const Texts texts =
+      calibration_texts(*path, is_long ? kCalibrationAnswerTokens : kFewAnswerTokens);
   expect_answers(
       "int8, calibrated",
       compared(load_calibrated(*path, QuantizedFormat::kInt8, texts)),

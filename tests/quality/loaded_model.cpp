@@ -117,9 +117,9 @@ LocalModel load_speaking(const std::string& path) {
   return checked(load_local_model(std::move(options)));
 }
 
-Texts calibration_texts(const std::string& path) {
+Texts calibration_texts(const std::string& path, int32_t num_answer_tokens) {
   LocalModel model = load_speaking(path);
-  return checked(own_answers(model, kCalibrationAnswerTokens));
+  return checked(own_answers(model, num_answer_tokens));
 }
 
 QuantizedModel calibrate(

@@ -22,9 +22,6 @@
 namespace millrace {
 namespace {
 
-// What `millrace quantize` takes (--calibration-tokens).
-constexpr int32_t kAnswerTokens = 64;
-
 using Pieces = std::vector<std::vector<TokenId>>;
 
 Result<Pieces> read_pieces(const std::string& path, int64_t vocab_size) {
@@ -137,7 +134,7 @@ Result<void> run_compare(const std::vector<std::string>& arguments) {
 
 Result<void> print_calibration_text(const std::string& path) {
   LocalModel model = load_speaking(path);
-  const Result<Texts> texts = own_answers(model, kAnswerTokens);
+  const Result<Texts> texts = own_answers(model, kCalibrationAnswerTokens);
   if (!texts) return texts.error();
   for (const std::vector<TokenId>& text : *texts) {
     fmt::print("{}\n", model.text.tokenizer.decode(text, /*skip_special_tokens=*/false));
