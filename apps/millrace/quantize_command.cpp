@@ -309,7 +309,9 @@ int run_quantize(std::vector<std::string> arguments) {
       "a text file, its paragraphs parted by empty lines (the model's own answers)"
   );
   line.add_size(
-      "--calibration-tokens", flags.num_answer_tokens, "tokens of each of its own answers (64)"
+      "--calibration-tokens",
+      flags.num_answer_tokens,
+      fmt::format("tokens of each of its own answers ({})", kCalibrationAnswerTokens)
   );
   line.add_flag(
       "--no-calibration", flags.no_calibration, "round weights to nearest: quick, and loses more"

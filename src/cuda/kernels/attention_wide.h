@@ -10,6 +10,11 @@
 
 namespace millrace::cuda {
 
+// Heads that there are kernels for.
+constexpr bool is_wide_head_dim(size_t head_dim) {
+  return head_dim == 64 || head_dim == 128;
+}
+
 // Whether paged_attention_wide() takes heads of so many dimensions, on the device at hand.
 bool is_for_attention_wide(size_t head_dim);
 

@@ -20,9 +20,10 @@ ModelConfig config_of_wide_heads() {
 }
 
 // Whether so many tokens of a sequence make more tiles than steps without wide ones have.
-bool are_wide(int32_t num_tokens) {
+bool are_wide(const ModelConfig& config, int32_t num_tokens) {
   const std::vector<int32_t> cu_seqlens = {0, num_tokens};
-  return num_attention_tiles(cu_seqlens, 14) > DeviceWorkspace::kSplitTilesMax;
+  const auto group = static_cast<size_t>(config.num_heads / config.num_kv_heads);
+  return num_attention_tiles(cu_seqlens, group) > DeviceWorkspace::kSplitTilesMax;
 }
 
 // Logits of the last eight tokens of a prompt, `chunk` tokens of which come at a time, before a
@@ -47,13 +48,16 @@ Logits run_in_chunks(CudaModel& model, int32_t chunk) {
 }
 
 TEST(WideAttentionModel, SaysTheSameInWideTilesAndInOthers) {
-  ASSERT_TRUE(is_for_attention_wide(64));
-  ASSERT_TRUE(are_wide(76));
-  ASSERT_FALSE(are_wide(40));
+  constexpr int32_t kFew = 20;
+  constexpr int32_t kMany = 76;
+  const ModelConfig config = config_of_wide_heads();
+  ASSERT_TRUE(is_for_attention_wide(static_cast<size_t>(config.head_dim)));
+  ASSERT_TRUE(are_wide(config, kMany));
+  ASSERT_FALSE(are_wide(config, 2 * kFew)) << "room for the neighbour";
   for (const Launch launch : {Launch::kKernels, Launch::kGraphs}) {
-    const std::unique_ptr<CudaModel> model = load_cuda(config_of_wide_heads(), launch);
-    const Logits expected = run_in_chunks(*model, 20);
-    EXPECT_EQ(run_in_chunks(*model, 76), expected);
+    const std::unique_ptr<CudaModel> model = load_cuda(config, launch);
+    const Logits expected = run_in_chunks(*model, kFew);
+    EXPECT_EQ(run_in_chunks(*model, kMany), expected);
   }
 }
 

@@ -403,7 +403,7 @@ void launch_wide(StreamHandle stream, const PagedAttentionArgs& args) {
 }  // namespace
 
 bool is_for_attention_wide(size_t head_dim) {
-  return (head_dim == 64 || head_dim == 128) && is_hopper();
+  return is_wide_head_dim(head_dim) && is_hopper();
 }
 
 void paged_attention_wide(StreamHandle stream, const PagedAttentionArgs& args) {

@@ -32,7 +32,7 @@ std::vector<AttentionTile> dealt(std::span<const AttentionTile> wide_tiles) {
 }  // namespace
 
 bool is_for_attention_wide(size_t head_dim) {
-  return head_dim == 64 || head_dim == 128;
+  return is_wide_head_dim(head_dim);
 }
 
 void paged_attention_wide(StreamHandle stream, const PagedAttentionArgs& args) {
