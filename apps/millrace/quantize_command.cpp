@@ -175,7 +175,7 @@ Result<void> write_model(
   stated["quantization_config"] = {
       {"quant_method", "millrace"},
       {"format", name_of(options.format)},
-      {"version", kStoredWeightsVersion}};
+      {"version", stored_weights_version(options.format)}};
   return write_text(output + "/config.json", json::serialize(stated) + "\n");
 }
 

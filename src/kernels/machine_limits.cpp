@@ -35,6 +35,8 @@ constexpr DotVersion kDotVersions[] = {
     {DotInstruction::kVdpbf16psZmm, "vdpbf16ps zmm", count_vdpbf16ps_zmm},
     {DotInstruction::kVpmaddwdYmm, "vpmaddwd + vpaddd ymm", count_vpmaddwd_ymm},
     {DotInstruction::kVpmaddwdZmm, "vpmaddwd + vpaddd zmm", count_vpmaddwd_zmm},
+    {DotInstruction::kVpmaddubswYmm, "vpmaddubsw + vpmaddwd ymm", count_vpmaddubsw_ymm},
+    {DotInstruction::kVpmaddubswZmm, "vpmaddubsw + vpmaddwd zmm", count_vpmaddubsw_zmm},
     {DotInstruction::kVpdpbusdYmm, "vpdpbusd ymm", count_vpdpbusd_ymm},
     {DotInstruction::kVpdpbusdZmm, "vpdpbusd zmm", count_vpdpbusd_zmm},
     {DotInstruction::kTdpbf16psTile, "tdpbf16ps tile", count_tdpbf16ps_tile},
@@ -91,11 +93,13 @@ std::vector<DotInstruction> supported_dot_instructions() {
   if (can_run(Isa::kAvx2)) {
     found.push_back(DotInstruction::kVfmaddYmm);
     found.push_back(DotInstruction::kVpmaddwdYmm);
+    found.push_back(DotInstruction::kVpmaddubswYmm);
     if (has_avx_vnni) found.push_back(DotInstruction::kVpdpbusdYmm);
   }
   if (can_run(Isa::kAvx512)) {
     found.push_back(DotInstruction::kVfmaddZmm);
     found.push_back(DotInstruction::kVpmaddwdZmm);
+    found.push_back(DotInstruction::kVpmaddubswZmm);
     if (has_avx512_bf16) found.push_back(DotInstruction::kVdpbf16psZmm);
     if (has_avx512_vnni) found.push_back(DotInstruction::kVpdpbusdZmm);
   }
@@ -114,6 +118,7 @@ DotInstruction fastest_dot_instruction(DotOperands operands, Isa isa) {
   if (operands == DotOperands::kInt8) {
     const auto dot = is_narrow ? DotInstruction::kVpdpbusdYmm : DotInstruction::kVpdpbusdZmm;
     if (has(dot)) return dot;
+    return is_narrow ? DotInstruction::kVpmaddubswYmm : DotInstruction::kVpmaddubswZmm;
   }
   if (operands == DotOperands::kInt16) {
     return is_narrow ? DotInstruction::kVpmaddwdYmm : DotInstruction::kVpmaddwdZmm;

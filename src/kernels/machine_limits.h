@@ -30,6 +30,8 @@ enum class DotInstruction {
   kVdpbf16psZmm,   // AVX512_BF16: pairs of bfloat16
   kVpmaddwdYmm,    // AVX2, and an addition: pairs of 16-bit integers
   kVpmaddwdZmm,    // AVX-512, the same
+  kVpmaddubswYmm,  // AVX2: pairs of products of bytes, two of which are added, then their pairs
+  kVpmaddubswZmm,  // AVX-512, the same
   kVpdpbusdYmm,    // AVX_VNNI: groups of four 8-bit integers
   kVpdpbusdZmm,    // AVX512_VNNI
   kTdpbf16psTile,  // AMX_BF16
@@ -43,8 +45,9 @@ enum class DotInstruction {
 [[nodiscard]] std::vector<DotInstruction> supported_dot_instructions();
 
 // The one with the most multiply-adds a second for such operands, no wider than `isa` allows: the
-// dot product of the operands' own type where the processor has it, a fused multiply-add of floats
-// (to which other operands are widened) where not.
+// dot product of the operands' own type where the processor has it (of small enough bytes any has
+// one, in several steps), a fused multiply-add of floats (to which other operands are widened)
+// where not.
 [[nodiscard]] DotInstruction fastest_dot_instruction(DotOperands operands, Isa isa);
 
 // Borrows the threads; used by one thread at a time.

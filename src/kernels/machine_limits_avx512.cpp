@@ -43,6 +43,27 @@ struct VpmaddwdZmm : IntegerLanes {
   }
 };
 
+// As linear_quantized multiplies int4: the products of eight inputs, two by two, fit 16 bits.
+struct VpmaddubswZmm : IntegerLanes {
+  using Register = __m512i;
+  static constexpr size_t kSums = kDotSumsZmm;
+  struct Ones {
+    Register bytes;
+    Register words;
+  };
+  [[gnu::always_inline]] static Ones ones() { return {_mm512_set1_epi8(1), _mm512_set1_epi16(1)}; }
+  [[gnu::always_inline]] static void step(Register& sum, const Ones& ones) {
+    Register first;
+    Register second;
+    asm volatile(
+        "vpmaddubsw %3, %3, %1; vpmaddubsw %3, %3, %2; vpaddw %1, %2, %1;"
+        "vpmaddwd %4, %1, %1; vpaddd %1, %0, %0"
+        : "+v"(sum), "=&v"(first), "=&v"(second)
+        : "v"(ones.bytes), "v"(ones.words)
+    );
+  }
+};
+
 struct VpdpbusdZmm : IntegerLanes {
   using Register = __m512i;
   static constexpr size_t kSums = kDotSumsZmm;
@@ -65,6 +86,9 @@ uint64_t count_vdpbf16ps_zmm(size_t num_rounds) {
 }
 uint64_t count_vpmaddwd_zmm(size_t num_rounds) {
   return count_dots<VpmaddwdZmm>(num_rounds);
+}
+uint64_t count_vpmaddubsw_zmm(size_t num_rounds) {
+  return count_dots<VpmaddubswZmm>(num_rounds);
 }
 uint64_t count_vpdpbusd_zmm(size_t num_rounds) {
   return count_dots<VpdpbusdZmm>(num_rounds);

@@ -30,6 +30,8 @@ uint64_t count_vfmadd_zmm(size_t num_rounds);
 uint64_t count_vdpbf16ps_zmm(size_t num_rounds);
 uint64_t count_vpmaddwd_ymm(size_t num_rounds);
 uint64_t count_vpmaddwd_zmm(size_t num_rounds);
+uint64_t count_vpmaddubsw_ymm(size_t num_rounds);
+uint64_t count_vpmaddubsw_zmm(size_t num_rounds);
 uint64_t count_vpdpbusd_ymm(size_t num_rounds);
 uint64_t count_vpdpbusd_zmm(size_t num_rounds);
 // An instruction on tiles takes as long as sixteen others: they do a sixteenth of the rounds.

@@ -64,6 +64,10 @@ TEST(MachineLimits, CountTheMultiplyAddsThatWereDone) {
         return kRounds * kDotSumsYmm * 8 * 2;
       case DotInstruction::kVpmaddwdZmm:
         return kRounds * kDotSumsZmm * 16 * 2;
+      case DotInstruction::kVpmaddubswYmm:
+        return kRounds * kDotSumsYmm * 8 * 8;
+      case DotInstruction::kVpmaddubswZmm:
+        return kRounds * kDotSumsZmm * 16 * 8;
       case DotInstruction::kVpdpbusdYmm:
         return kRounds * kDotSumsYmm * 8 * 4;
       case DotInstruction::kVpdpbusdZmm:
@@ -124,6 +128,11 @@ TEST(DotInstruction, IsTheOperandsOwnWhereTheProcessorHasIt) {
   if (has(DotInstruction::kVpmaddwdYmm)) {
     EXPECT_EQ(
         fastest_dot_instruction(DotOperands::kInt16, Isa::kAvx2), DotInstruction::kVpmaddwdYmm
+    );
+  }
+  if (has(DotInstruction::kVpmaddubswYmm) && !has(DotInstruction::kVpdpbusdYmm)) {
+    EXPECT_EQ(
+        fastest_dot_instruction(DotOperands::kInt8, Isa::kAvx2), DotInstruction::kVpmaddubswYmm
     );
   }
   if (has(DotInstruction::kVdpbf16psZmm)) {

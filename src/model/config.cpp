@@ -219,7 +219,16 @@ void read_stored_quantization(JsonFields& fields, JsonFields quantization, Model
   const std::string format = quantization.string("format").value_or("");
   const std::optional<int64_t> version = quantization.integer("version", {.min = 1});
   config.stored_quantization = quantized_format_from_name(format);
-  if (version != kStoredWeightsVersion) {
+  if (!config.stored_quantization) {
+    fields.refuse(
+        ErrorCode::kUnsupported,
+        "quantization_config",
+        fmt::format("format '{}' is not supported (supported: int8, int4)", shown(format))
+    );
+    return;
+  }
+  const int64_t expected = stored_weights_version(*config.stored_quantization);
+  if (version != expected) {
     fields.refuse(
         ErrorCode::kUnsupported,
         "quantization_config",
@@ -227,14 +236,8 @@ void read_stored_quantization(JsonFields& fields, JsonFields quantization, Model
             "the layout of another version of millrace ({}, expected {}): quantize the original "
             "again",
             version.value_or(0),
-            kStoredWeightsVersion
+            expected
         )
-    );
-  } else if (!config.stored_quantization) {
-    fields.refuse(
-        ErrorCode::kUnsupported,
-        "quantization_config",
-        fmt::format("format '{}' is not supported (supported: int8, int4)", shown(format))
     );
   }
 }

@@ -39,8 +39,11 @@ struct MoeConfig {
   bool normalize_topk = false;
 };
 
-// Of the layout in which `millrace quantize` keeps matrices.
-constexpr int64_t kStoredWeightsVersion = 1;
+// Of the layout in which `millrace quantize` keeps matrices. int4 had another codebook in its first
+// (docs/decisions/0034).
+constexpr int64_t stored_weights_version(QuantizedFormat format) {
+  return format == QuantizedFormat::kInt4 ? 2 : 1;
+}
 
 struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;

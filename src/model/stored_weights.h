@@ -1,7 +1,7 @@
 // Quantized weights as `millrace quantize` keeps them in a file, so that loading is copying. Norms,
 // biases, the embedding and routers are tensors as usual; a quantized matrix is one of U8,
 // [num_panels, panel_bytes], in the layout of QuantizedMatrix. Names and shapes:
-// docs/guides/quantization.md. A layout that changes gets another kStoredWeightsVersion.
+// docs/guides/quantization.md. A layout that changes gets another stored_weights_version().
 #pragma once
 
 #include <vector>

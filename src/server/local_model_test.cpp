@@ -51,7 +51,7 @@ TEST(LocalModel, ChoosesTheStepOfADummyModelByTheFormatThatItIsStoredIn) {
   folder.write(
       "config.json",
       std::string(kConfig) +
-          R"(, "quantization_config": {"quant_method": "millrace", "format": "int4", "version": 1}})"
+          R"(, "quantization_config": {"quant_method": "millrace", "format": "int4", "version": 2}})"
   );
   LocalModelOptions options = dummy_options(folder.path());
   options.isa = Isa::kAmxReference;

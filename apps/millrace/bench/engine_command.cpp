@@ -289,7 +289,8 @@ DotOperands operands_of(const LocalRunner& runner, Isa isa) {
     return runner.dtype == DType::kBFloat16 ? DotOperands::kBFloat16 : DotOperands::kFloat32;
   }
   if (multiplies_bfloat16(isa, runner.quantization->format)) return DotOperands::kBFloat16;
-  return input_form(isa) == InputForm::kWords ? DotOperands::kInt16 : DotOperands::kInt8;
+  const InputForm form = input_form(isa, runner.quantization->rounding);
+  return form == InputForm::kWords ? DotOperands::kInt16 : DotOperands::kInt8;
 }
 
 // Whose inputs are multiplied byte by byte; none where they are multiplied at once.

@@ -197,7 +197,7 @@ QuantizedLaunch checked_launch(QuantizedFormat format, const LinearArgs& args) {
       .row_scales_begin = layout.row_scales_begin(),
       .codebook = {}};
   for (size_t i = 0; i < 16; ++i) {
-    task.codebook[i] = to_bfloat16(static_cast<float>(kInt4Codes[i]) - 128.0F).bits;
+    task.codebook[i] = to_bfloat16(static_cast<float>(kInt4Codes[i] - kInt4Zero)).bits;
   }
   return {task, share.num_warps};
 }

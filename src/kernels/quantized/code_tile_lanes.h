@@ -201,7 +201,7 @@ void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   at.inputs = row + task.num_groups * task.value_bytes + tile.group_begin * sizeof(CodedInputs);
   for (size_t group = tile.group_begin; group < tile.group_end; ++group) {
     place.inputs.forget_origins();
-    find_weights<Weights, Source>(task, tile, group, place);
+    find_weights<Dots, Weights, Source>(task, tile, group, place);
     at.scales = panels + Weights::kLayout.scales_offset(group);
     at.bases = panels + Weights::kLayout.bases_offset(group);
     Floats values[kPanels][kTokens];

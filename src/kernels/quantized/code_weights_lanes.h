@@ -37,7 +37,7 @@ template <class Dots, class Weights, size_t kFour>
 template <class Dots, class Weights, class Source, size_t kFour>
 [[gnu::always_inline]] inline typename Dots::Weights weights_of_four(const unsigned char* group) {
   if constexpr (kAreUnpacked<Source>) {
-    return Dots::load_weights(group + kFour * kUnpackedFourBytes);
+    return Dots::load_weights(group + kFour * Dots::kUnpackedBytes);
   } else {
     return Dots::weights_of(read_codes<Dots, Weights, kFour>(group));
   }
@@ -48,7 +48,7 @@ template <class Dots, class Weights, size_t kFour = 0>
 [[gnu::always_inline]] inline void unpack_codes(const unsigned char* group, unsigned char* out) {
   if constexpr (kFour < kGroupFours) {
     const auto weights = Dots::weights_of(read_codes<Dots, Weights, kFour>(group));
-    Dots::store_weights(out + kFour * kUnpackedFourBytes, weights);
+    Dots::store_weights(out + kFour * Dots::kUnpackedBytes, weights);
     unpack_codes<Dots, Weights, kFour + 1>(group, out);
   }
 }
@@ -56,7 +56,7 @@ template <class Dots, class Weights, size_t kFour = 0>
 // unpack_groups() of codes.
 template <class Dots, class Weights>
 void unpack_code_groups(const unsigned char* panel, size_t begin, size_t end, unsigned char* out) {
-  for (size_t group = begin; group < end; ++group, out += kUnpackedGroupBytes) {
+  for (size_t group = begin; group < end; ++group, out += kUnpackedGroupBytes<Dots>) {
     unpack_codes<Dots, Weights>(panel + Weights::kLayout.codes_offset(group), out);
   }
 }

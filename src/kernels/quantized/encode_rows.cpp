@@ -7,6 +7,7 @@
 #include "kernels/bfloat16_rows_kernel.h"
 #include "kernels/dispatch.h"
 #include "kernels/quantized/encode_rows_kernel.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
 
 namespace millrace {
 namespace {
@@ -68,7 +69,7 @@ size_t EncodedRows::row_bytes(size_t num_inputs, InputRounding rounding, InputFo
 EncodedRows encode_rows(
     const Executor& executor, ConstRows x, InputRounding rounding, std::span<std::byte> scratch
 ) {
-  const InputForm form = input_form(executor.isa);
+  const InputForm form = input_form(executor.isa, rounding);
   const EncodedRows rows = {
       .data = scratch.data(),
       .num_rows = x.num_rows,
@@ -81,6 +82,7 @@ EncodedRows encode_rows(
   const EncodeTask task = {
       .rows = rows_to_rotate(x, is_rotated(rounding)),
       .rounding = rounding,
+      .weight_zero = rounding == InputRounding::kRow ? kInt4Zero : kInt8Zero,
       .in_words = form == InputForm::kWords,
       .value_bytes = EncodedRows::value_bytes(rounding, form),
       .out = reinterpret_cast<unsigned char*>(rows.data),

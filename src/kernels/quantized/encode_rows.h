@@ -30,11 +30,13 @@ constexpr size_t kActivationGroup = 64;
 size_t rotation_size(size_t num_inputs);
 
 // How numbers stand in a row: as bytes, an upper and a lower one where they have 16 bits, or, for
-// instruction sets that multiply no bytes, as words, whatever they have (docs/decisions/0032).
+// instruction sets without dot products of bytes, as words, whatever they have
+// (docs/decisions/0032), but for inputs of int4, whose products with bytes are small enough (0034).
 enum class InputForm : uint8_t { kBytes, kWords };
 
-constexpr InputForm input_form(Isa isa) {
-  return isa == Isa::kAvx2 || isa == Isa::kAvx512 ? InputForm::kWords : InputForm::kBytes;
+constexpr InputForm input_form(Isa isa, InputRounding rounding) {
+  const bool has_dots = isa != Isa::kAvx2 && isa != Isa::kAvx512;
+  return has_dots || rounding == InputRounding::kRow ? InputForm::kBytes : InputForm::kWords;
 }
 
 // Rows of activations in borrowed memory. A row, `stride` bytes long:
@@ -46,10 +48,11 @@ constexpr InputForm input_form(Isa isa) {
 //                                                int16 [64] with the second and the third of every
 //                                                four exchanged, in the order in which bytes of
 //                                                weights become pairs of words
-//   int32  starts[num_groups]                    what the sum of products starts with: -128 * the
-//                                                sum of the values, because weights have 128 added
-//                                                (quantized_matrix.h), and of 8 bits kSumStart
-//                                                (encode_rows_kernel.h)
+//   int32  starts[num_groups]                    what the sum of products starts with: the sum of
+//                                                the values times -kInt8Zero, with kRow
+//                                                -kInt4Zero, because weights have that added
+//                                                (linear_quantized_kernel.h), and of 8 bits
+//                                                kSumStart (encode_rows_kernel.h)
 //   float  scales[num_groups], or [1]            of each group, or of the row: input ~ value *
 //   scale
 //

@@ -49,6 +49,7 @@ struct RowsToRotate {
 struct EncodeTask {
   RowsToRotate rows;
   InputRounding rounding;
+  int weight_zero;  // what weights have added
   bool in_words;
   size_t value_bytes;  // of a group
   unsigned char* out;  // see EncodedRows

@@ -64,19 +64,21 @@ int32_t start_of(float sum) {
 
 // A group whose largest magnitude, or its row's, is `peak`, in 8 bits: its values. Returns its
 // start.
-int32_t encode_group_reference(bool in_words, const float* x, float peak, unsigned char* values) {
+int32_t encode_group_reference(
+    const EncodeTask& task, const float* x, float peak, unsigned char* values
+) {
   const float inverse = 127.0F / peak;
   int sum = 0;
   for (size_t i = 0; i < kGroup; ++i) {
     const Rounded rounded = round_to_int8(x[i] * inverse);
-    if (in_words) {
+    if (task.in_words) {
       put_word(values, i, static_cast<float>(rounded.value));
     } else {
       values[i] = rounded.byte;
     }
     sum += rounded.value;
   }
-  return kSumStart - 128 * sum;
+  return kSumStart - task.weight_zero * sum;
 }
 
 // The same in 16 bits.
@@ -182,7 +184,7 @@ void encode_rows_reference(const EncodeTask& task, size_t row_begin, size_t row_
       const bool is_of_row = has_row_scales(task.rounding);
       const float peak = is_of_row ? row_peak : largest_magnitude(x);
       const int32_t start = are_numbers ? encode_numbers_reference(task.in_words, x, peak, values)
-                                        : encode_group_reference(task.in_words, x, peak, values);
+                                        : encode_group_reference(task, x, peak, values);
       std::memcpy(starts + group * sizeof start, &start, sizeof start);
       const float scale = peak * (1.0F / (are_numbers ? kNumberPeak : 127.0F));
       std::memcpy(scales + (is_of_row ? 0 : group) * sizeof scale, &scale, sizeof scale);

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "kernels/quantized/encode_rows_kernel.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/test_data.h"
 #include "tensor/buffer.h"
 
@@ -86,7 +87,8 @@ Encoded encode(
     const Executor& executor, std::vector<float> x, size_t num_columns, InputRounding rounding
 ) {
   const size_t num_rows = x.size() / num_columns;
-  const size_t row_bytes = EncodedRows::row_bytes(num_columns, rounding, input_form(executor.isa));
+  const size_t row_bytes =
+      EncodedRows::row_bytes(num_columns, rounding, input_form(executor.isa, rounding));
   Encoded encoded{.scratch = *Buffer::allocate(num_rows * row_bytes)};
   encoded.rows = encode_rows(executor, rows_of(x, num_columns), rounding, encoded.scratch.bytes());
   return encoded;
@@ -149,7 +151,8 @@ int expect_rounded(
     sum += value;
     peak = std::max(peak, std::abs(value));
   }
-  EXPECT_EQ(encoded.start(row, group), kSumStart - 128 * sum);
+  const int weight_zero = encoded.rows.rounding == InputRounding::kRow ? kInt4Zero : kInt8Zero;
+  EXPECT_EQ(encoded.start(row, group), kSumStart - weight_zero * sum);
   return peak;
 }
 
@@ -200,7 +203,7 @@ TEST(EncodeRows, RoundsEachRowOfTwoTermsToWithinHalfAStepOfItsLargest) {
         peak = std::max(peak, std::abs(value));
         sum += value;
       }
-      EXPECT_EQ(encoded.start(row, group), -128 * sum);
+      EXPECT_EQ(encoded.start(row, group), -kInt8Zero * sum);
     }
     EXPECT_EQ(peak, 127 * 256);
   }
@@ -393,7 +396,7 @@ TEST(EncodeRows, ReadsColumnsOfWiderRows) {
   for (const Isa isa : supported_isas()) {
     for (const InputRounding rounding : kRoundings) {
       const Encoded expected = encode({isa, pool}, narrow, 70, rounding);
-      const size_t row_bytes = EncodedRows::row_bytes(70, rounding, input_form(isa));
+      const size_t row_bytes = EncodedRows::row_bytes(70, rounding, input_form(isa, rounding));
       Encoded found = {.scratch = *Buffer::allocate(4 * row_bytes)};
       const ConstRows columns = rows_of(wide, 100).columns(9, 70);
       found.rows = encode_rows({isa, pool}, columns, rounding, found.scratch.bytes());
@@ -448,7 +451,8 @@ TEST(EncodeRowsDeathTest, RefusesAScratchThatIsTooSmall) {
   ThreadPool pool(1);
   std::vector<float> x(128, 1.0F);
   constexpr InputRounding kRounding = InputRounding::kGroups;
-  const size_t row_bytes = EncodedRows::row_bytes(128, kRounding, input_form(best_isa()));
+  const size_t row_bytes =
+      EncodedRows::row_bytes(128, kRounding, input_form(best_isa(), kRounding));
   Buffer scratch = *Buffer::allocate(row_bytes - 1);
   EXPECT_DEATH(
       encode_rows({best_isa(), pool}, rows_of(x, 128), kRounding, scratch.bytes()),

@@ -33,6 +33,26 @@ template <class Dots, class Source, bool kHigh, size_t kPanels, size_t kTokens>
   }
 }
 
+// Inputs 8 * step to + 8, where their products are added at once.
+template <class Dots, class Source, size_t kTokens>
+[[gnu::always_inline]] inline void add_eight_inputs(
+    const GroupPlace<1, kTokens>& place,
+    size_t step,
+    typename Dots::Table table,
+    typename Dots::Sums (&sums)[1][kTokens]
+) {
+  const unsigned char* const group = place.weights[0];
+  const auto low = read_weights<Dots, false>(Source{}, group, step, table);
+  const auto high = read_weights<Dots, true>(Source{}, group, step, table);
+#pragma GCC unroll 12
+  for (size_t token = 0; token < kTokens; ++token) {
+    const unsigned char* const eight = place.inputs.row(token) + step * 8 * Dots::kInputBytes;
+    const auto first = Dots::broadcast_inputs(eight);
+    const auto second = Dots::broadcast_inputs(eight + 4 * Dots::kInputBytes);
+    sums[0][token] = Dots::dot(low, first, high, second, sums[0][token]);
+  }
+}
+
 // Adds the products of one group, or of a byte of its inputs, to `sums`. Where these are few, every
 // other four inputs have sums of their own, because a product takes several cycles and one or two
 // start in each.
@@ -42,7 +62,12 @@ template <class Dots, class Source, size_t kPanels, size_t kTokens>
     typename Dots::Table table,
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
-  if constexpr (kPanels * kTokens > Dots::kFewSums) {
+  if constexpr (Dots::kAddsEight) {
+#pragma GCC unroll 8
+    for (size_t step = 0; step < kGroupSteps; ++step) {
+      add_eight_inputs<Dots, Source>(place, step, table, sums);
+    }
+  } else if constexpr (kPanels * kTokens > Dots::kFewSums) {
 #pragma GCC unroll 8
     for (size_t step = 0; step < kGroupSteps; ++step) {
       add_four_inputs<Dots, Source, false>(place, step, table, sums);

@@ -5,15 +5,21 @@
 //   Bytes, Weights                    16 x 4 bytes; the same as they are multiplied
 //   kInputBytes                       of an input: 1, or 2 of words (EncodedRows)
 //   kFewSums                          up to so many wait for their own last product
+//   kUnpacks                          whether many tokens multiply weights unpacked for them, of
+//   one
+//                                     panel after another; Weights then have so many bytes:
+//   kUnpackedBytes
 //   load_bytes(p)                     64 bytes
 //   low_bits(p), high_bits(p)         the lower and upper four bits of 64 bytes
 //   with_high_bits<from, n>(low, p)   those and, above them, n bits from bit `from` of 64 bytes on
 //   low_codes(p, lut), high_codes     the same, looked up
 //   load_table(codes)                 sixteen bytes, for the two above
 //   weights_of(bytes)
-//   store_weights(p, w), load_weights(p)   of words: 128 bytes
+//   store_weights(p, w), load_weights(p)   unpacked ones
 //   broadcast_inputs(p), broadcast_sum(i)
+//   kAddsEight                        whether the products of eight inputs are added at once:
 //   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
+//   dot(weights, inputs, weights, inputs, sums)   the same of four inputs and of four more
 //   add(a, b), times_256(a)           of sums
 //   as_floats(sums), to_floats(sums)  the same bits; the same numbers
 //   load_scales(p)                    sixteen unsigned bytes as floats
@@ -28,11 +34,11 @@ namespace {
 
 constexpr size_t kGroupSteps = kGroupInputs / 8;
 
-// Weights of a panel as words are multiplied, unpacked once for many tokens.
+// Weights of a panel as they are multiplied, unpacked once for many tokens.
 template <class Weights>
 struct Unpacked {};
-constexpr size_t kUnpackedFourBytes = 128;  // of 16 rows x 4 inputs
-constexpr size_t kUnpackedGroupBytes = kGroupInputs / 4 * kUnpackedFourBytes;
+template <class Dots>
+constexpr size_t kUnpackedGroupBytes = kGroupInputs / 4 * Dots::kUnpackedBytes;
 template <class Source>
 constexpr bool kAreUnpacked = false;
 template <class Weights>
@@ -58,20 +64,20 @@ template <class Dots, bool kHigh, class Weights>
 [[gnu::always_inline]] inline typename Dots::Weights read_weights(
     Unpacked<Weights>, const unsigned char* group, size_t step, typename Dots::Table
 ) {
-  return Dots::load_weights(group + (2 * step + (kHigh ? 1 : 0)) * kUnpackedFourBytes);
+  return Dots::load_weights(group + (2 * step + (kHigh ? 1 : 0)) * Dots::kUnpackedBytes);
 }
 
-// Groups [begin, end) of a panel, [end - begin][kUnpackedGroupBytes].
+// Groups [begin, end) of a panel, [end - begin][kUnpackedGroupBytes<Dots>].
 template <class Dots, class Weights>
 void unpack_groups(const unsigned char* panel, size_t begin, size_t end, unsigned char* out) {
   const typename Dots::Table table = Dots::load_table(kInt4Codes);
   for (size_t group = begin; group < end; ++group) {
     const unsigned char* const codes = panel + Weights::kLayout.codes_offset(group);
 #pragma GCC unroll 8
-    for (size_t step = 0; step < kGroupSteps; ++step, out += 2 * kUnpackedFourBytes) {
+    for (size_t step = 0; step < kGroupSteps; ++step, out += 2 * Dots::kUnpackedBytes) {
       Dots::store_weights(out, read_weights<Dots, false>(Weights{}, codes, step, table));
       const auto high = read_weights<Dots, true>(Weights{}, codes, step, table);
-      Dots::store_weights(out + kUnpackedFourBytes, high);
+      Dots::store_weights(out + Dots::kUnpackedBytes, high);
     }
   }
 }

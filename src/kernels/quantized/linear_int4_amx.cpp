@@ -11,14 +11,16 @@ constexpr size_t kGroupBytes = Int4Weights::kGroupBytes;
 // How far ahead hints ask for weights: 2 to 6 KiB are as fast, 1 KiB and none a tenth slower.
 constexpr size_t kBytesAhead = 3072;
 
-// The codes without 128, as often as there are indices of vpermb and vpermw: of their six and five
-// bits the upper ones are the next code's.
+// The codes without kInt4Zero, times what makes a step 256, as often as there are indices of vpermb
+// and vpermw: of their six and five bits the upper ones are the next code's.
 struct CodeTables {
   alignas(64) int8_t bytes[64];
   alignas(64) int16_t words[32];  // times 256
 
   constexpr CodeTables() : bytes(), words() {
-    for (size_t i = 0; i < 64; ++i) bytes[i] = static_cast<int8_t>(kInt4Codes[i % 16] - 128);
+    for (size_t i = 0; i < 64; ++i) {
+      bytes[i] = static_cast<int8_t>((kInt4Codes[i % 16] - kInt4Zero) * (256 >> kStepBits));
+    }
     for (size_t i = 0; i < 32; ++i) words[i] = static_cast<int16_t>(bytes[i] * 256);
   }
 };

@@ -61,7 +61,7 @@ bool fits(InputRounding rounding, QuantizedFormat format) {
   return rounding == InputRounding::kGroups || rounding == InputRounding::kTwoTerms;
 }
 
-// A scaled code and a half is at most 126.5, an input 127; twice their sum has to fit an int32.
+// A scaled code and a half is at most 115.5, an input 127; twice their sum has to fit an int32.
 constexpr size_t kScaledInputsMax = size_t{1} << 16;
 
 // What multiplies by these weights: no tiles where those would not do.
@@ -161,7 +161,8 @@ QuantizedTask make_task(
       .rows = reinterpret_cast<const unsigned char*>(inputs.data),
       .row_stride = inputs.row_bytes,
       .num_groups = args.weights.num_groups(),
-      .value_bytes = EncodedRows::value_bytes(args.rounding, input_form(executor.isa)),
+      .value_bytes =
+          EncodedRows::value_bytes(args.rounding, input_form(executor.isa, args.rounding)),
       .has_row_scales = has_row_scales(args.rounding),
       .panels = static_cast<const unsigned char*>(args.weights.data()) + first_panel * panel_bytes,
       .panel_bytes = panel_bytes,

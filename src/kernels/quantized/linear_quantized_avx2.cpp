@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "kernels/lanes_avx2.h"
 #include "kernels/quantized/linear_quantized_lanes.h"
 
@@ -9,23 +11,13 @@ struct Pair {
   __m256i hi;
 };
 
-// Even and odd bytes become words: products of bytes would exceed 16 bits where two are added
-// (vpmaddubsw saturates), and one of words takes inputs of 16 bits at once.
-struct WordDots {
+struct DotsBase {
   using Floats = Avx2Lanes;
   using Bytes = Pair;
-  struct Weights {
-    Pair even;
-    Pair odd;
-  };
-  struct Inputs {
-    __m256i even;
-    __m256i odd;
-  };
   using Sums = Pair;
   using Table = __m256i;
-  static constexpr size_t kInputBytes = 2;
   static constexpr size_t kFewSums = 0;
+  static constexpr bool kUnpacks = true;
 
   [[gnu::always_inline]] static __m256i load(const unsigned char* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -68,47 +60,17 @@ struct WordDots {
     const Bytes bits = high_bits(p);
     return {_mm256_shuffle_epi8(table, bits.lo), _mm256_shuffle_epi8(table, bits.hi)};
   }
-  [[gnu::always_inline]] static Pair even_words(Bytes a) {
-    const __m256i mask = _mm256_set1_epi16(0xFF);
-    return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
-  }
-  [[gnu::always_inline]] static Weights weights_of(Bytes bytes) {
-    const Pair odd = {_mm256_srli_epi16(bytes.lo, 8), _mm256_srli_epi16(bytes.hi, 8)};
-    return {even_words(bytes), odd};
-  }
   [[gnu::always_inline]] static void store_pair(unsigned char* p, Pair a) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), a.hi);
-  }
-  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights weights) {
-    store_pair(p, weights.even);
-    store_pair(p + 64, weights.odd);
-  }
-  [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
-    return {load_bytes(p), load_bytes(p + 64)};
   }
   [[gnu::always_inline]] static __m256i broadcast_32_bits(const unsigned char* p) {
     int bits;
     __builtin_memcpy(&bits, p, sizeof bits);
     return _mm256_set1_epi32(bits);
   }
-  [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
-    return {broadcast_32_bits(p), broadcast_32_bits(p + 4)};
-  }
   [[gnu::always_inline]] static Sums broadcast_sum(int sum) {
     return {_mm256_set1_epi32(sum), _mm256_set1_epi32(sum)};
-  }
-  [[gnu::always_inline]] static Sums add_products(Pair weights, __m256i inputs, Sums sums) {
-    return {
-        _mm256_add_epi32(sums.lo, _mm256_madd_epi16(weights.lo, inputs)),
-        _mm256_add_epi32(sums.hi, _mm256_madd_epi16(weights.hi, inputs))};
-  }
-  [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
-    const Sums even = add_products(weights.even, inputs.even, sums);
-    Sums all = add_products(weights.odd, inputs.odd, even);
-    // Else the compiler adds in another order, products first, and keeps these in memory.
-    asm("" : "+x"(all.lo), "+x"(all.hi));
-    return all;
   }
   [[gnu::always_inline]] static Sums add(Sums a, Sums b) {
     return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
@@ -127,6 +89,87 @@ struct WordDots {
   }
 };
 
+// Even and odd bytes become words: products of bytes would exceed 16 bits where two are added
+// (vpmaddubsw saturates), and one of words takes inputs of 16 bits at once.
+struct WordDots : DotsBase {
+  struct Weights {
+    Pair even;
+    Pair odd;
+  };
+  struct Inputs {
+    __m256i even;
+    __m256i odd;
+  };
+  static constexpr size_t kInputBytes = 2;
+  static constexpr size_t kUnpackedBytes = 128;
+  static constexpr bool kAddsEight = false;
+
+  [[gnu::always_inline]] static Pair even_words(Bytes a) {
+    const __m256i mask = _mm256_set1_epi16(0xFF);
+    return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
+  }
+  [[gnu::always_inline]] static Weights weights_of(Bytes bytes) {
+    const Pair odd = {_mm256_srli_epi16(bytes.lo, 8), _mm256_srli_epi16(bytes.hi, 8)};
+    return {even_words(bytes), odd};
+  }
+  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights weights) {
+    store_pair(p, weights.even);
+    store_pair(p + 64, weights.odd);
+  }
+  [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
+    return {load_bytes(p), load_bytes(p + 64)};
+  }
+  [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
+    return {broadcast_32_bits(p), broadcast_32_bits(p + 4)};
+  }
+  [[gnu::always_inline]] static Sums add_products(Pair weights, __m256i inputs, Sums sums) {
+    return {
+        _mm256_add_epi32(sums.lo, _mm256_madd_epi16(weights.lo, inputs)),
+        _mm256_add_epi32(sums.hi, _mm256_madd_epi16(weights.hi, inputs))};
+  }
+  [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
+    const Sums even = add_products(weights.even, inputs.even, sums);
+    Sums all = add_products(weights.odd, inputs.odd, even);
+    // Else the compiler adds in another order, products first, and keeps these in memory.
+    asm("" : "+x"(all.lo), "+x"(all.hi));
+    return all;
+  }
+};
+
+// Weights of int4 and inputs of 8 bits, of which four products fit 16 bits.
+struct ByteDots : DotsBase {
+  using Weights = Bytes;
+  using Inputs = __m256i;
+  static constexpr size_t kInputBytes = 1;
+  static constexpr size_t kUnpackedBytes = 64;
+  static constexpr bool kAddsEight = true;
+
+  [[gnu::always_inline]] static Weights weights_of(Bytes bytes) { return bytes; }
+  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights weights) {
+    store_pair(p, weights);
+  }
+  [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
+    return load_bytes(p);
+  }
+  [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
+    return broadcast_32_bits(p);
+  }
+  [[gnu::always_inline]] static Sums dot(Weights a, Inputs x, Weights b, Inputs y, Sums sums) {
+    Sums all = {dot(a.lo, x, b.lo, y, sums.lo), dot(a.hi, x, b.hi, y, sums.hi)};
+    // Else the compiler adds in another order, products first, and keeps these in memory.
+    asm("" : "+x"(all.lo), "+x"(all.hi));
+    return all;
+  }
+
+ private:
+  [[gnu::always_inline]] static __m256i dot(
+      __m256i a, __m256i x, __m256i b, __m256i y, __m256i sum
+  ) {
+    const __m256i words = _mm256_add_epi16(_mm256_maddubs_epi16(a, x), _mm256_maddubs_epi16(b, y));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
+  }
+};
+
 // 16 registers, two to a panel: 4 x 2 sums of a group, 4 of weights, 2 of inputs. The sums of all
 // groups lie on the stack.
 struct TileShape {
@@ -137,7 +180,8 @@ struct TileShape {
 
 template <class Weights>
 void linear_quantized_avx2(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  linear_quantized_lanes<WordDots, TileShape>(Weights{}, task, panel_begin, panel_end);
+  using Dots = std::conditional_t<std::is_same_v<Weights, Int4Weights>, ByteDots, WordDots>;
+  linear_quantized_lanes<Dots, TileShape>(Weights{}, task, panel_begin, panel_end);
 }
 
 template void linear_quantized_avx2<Int8Weights>(const QuantizedTask&, size_t, size_t);

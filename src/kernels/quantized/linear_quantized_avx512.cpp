@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "kernels/quantized/dots_avx512.h"
 #include "kernels/quantized/linear_quantized_lanes.h"
 
@@ -7,6 +9,10 @@ namespace {
 // Even and odd bytes become words: products of bytes would exceed 16 bits where two are added
 // (vpmaddubsw saturates), and one of words takes inputs of 16 bits at once.
 struct WordDots : Avx512DotsBase {
+  static constexpr bool kUnpacks = true;
+  static constexpr size_t kUnpackedBytes = 128;
+  static constexpr bool kAddsEight = false;
+
   struct Weights {
     __m512i even;
     __m512i odd;
@@ -37,6 +43,34 @@ struct WordDots : Avx512DotsBase {
   }
 };
 
+// Weights of int4 and inputs of 8 bits, of which four products fit 16 bits.
+struct ByteDots : Avx512DotsBase {
+  using Weights = Bytes;
+  using Inputs = __m512i;
+  static constexpr size_t kInputBytes = 1;
+  static constexpr bool kUnpacks = true;
+  static constexpr size_t kUnpackedBytes = 64;
+  static constexpr bool kAddsEight = true;
+
+  [[gnu::always_inline]] static Weights weights_of(Bytes bytes) { return bytes; }
+  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights weights) {
+    _mm512_storeu_si512(p, weights);
+  }
+  [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
+    return _mm512_loadu_si512(p);
+  }
+  [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
+    return broadcast_32_bits(p);
+  }
+  [[gnu::always_inline]] static Sums dot(Weights a, Inputs x, Weights b, Inputs y, Sums sums) {
+    const __m512i words = _mm512_add_epi16(_mm512_maddubs_epi16(a, x), _mm512_maddubs_epi16(b, y));
+    Sums all = _mm512_add_epi32(sums, _mm512_madd_epi16(words, _mm512_set1_epi16(1)));
+    // Else the compiler adds in another order, products first, and keeps these in memory.
+    asm("" : "+v"(all));
+    return all;
+  }
+};
+
 // As few as with AVX2: units that multiply and add are what tiles wait for, not loads of weights,
 // and each size more is compiled for every format.
 struct TileShape {
@@ -47,7 +81,8 @@ struct TileShape {
 
 template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  linear_quantized_lanes<WordDots, TileShape>(Weights{}, task, panel_begin, panel_end);
+  using Dots = std::conditional_t<std::is_same_v<Weights, Int4Weights>, ByteDots, WordDots>;
+  linear_quantized_lanes<Dots, TileShape>(Weights{}, task, panel_begin, panel_end);
 }
 
 template void linear_quantized_avx512<Int8Weights>(const QuantizedTask&, size_t, size_t);

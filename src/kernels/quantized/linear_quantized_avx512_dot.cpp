@@ -11,6 +11,8 @@ struct Dots : Avx512DotsBase {
   using Inputs = __m512i;
   static constexpr size_t kInputBytes = 1;
   static constexpr size_t kFewSums = 3;
+  static constexpr bool kUnpacks = false;
+  static constexpr bool kAddsEight = false;
 
   [[gnu::always_inline]] static Weights weights_of(Bytes bytes) { return bytes; }
   [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {

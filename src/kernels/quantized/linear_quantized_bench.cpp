@@ -81,7 +81,7 @@ void BM_LinearQuantized(benchmark::State& state) {
   const double bytes = static_cast<double>(matrices[0].num_bytes()) * iterations;
   // Words take both terms of an input at once.
   const size_t num_terms =
-      input_form(executor.isa) == InputForm::kWords ? 1 : num_terms_of(rounding);
+      input_form(executor.isa, rounding) == InputForm::kWords ? 1 : num_terms_of(rounding);
   const double operations = 2.0 * static_cast<double>(num_tokens * layer.num_inputs * num_terms) *
                             static_cast<double>(matrices[0].num_rows()) * iterations;
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsRate);
@@ -96,7 +96,8 @@ void BM_EncodeRows(benchmark::State& state) {
   const auto rounding = static_cast<InputRounding>(state.range(2));
   ThreadPool pool(1);
   std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
-  const size_t row_bytes = EncodedRows::row_bytes(num_inputs, rounding, input_form(best_isa()));
+  const size_t row_bytes =
+      EncodedRows::row_bytes(num_inputs, rounding, input_form(best_isa(), rounding));
   Buffer scratch = *Buffer::allocate(num_tokens * row_bytes);
   for (auto _ : state) {
     encode_rows({best_isa(), pool}, rows_of(x, num_inputs), rounding, scratch.bytes());

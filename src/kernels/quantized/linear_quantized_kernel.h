@@ -11,11 +11,19 @@
 
 namespace millrace {
 
-// The 16 weights of int4, ascending, in units of their group's scale and with 128 added, as bytes
-// are multiplied: Lloyd's algorithm on groups of 64 normally distributed numbers, which is what a
-// rotation makes of weights nearly (gaussian_codebook() of tools/quantization/simulate.py).
+// What bytes of weights have added, so that they are multiplied without a sign.
+constexpr int kInt8Zero = 128;
+constexpr int kInt4Zero = 32;
+
+// The 16 weights of int4, ascending, in units of their group's scale and with kInt4Zero added:
+// 1, 4, 7, 10, 13, 17, 22 and kInt4Most of either sign, which leave the least error of groups of 64
+// normally distributed numbers (what a rotation makes of weights, nearly) among those of six bits
+// (integer_codebook() of tools/quantization/simulate.py). Of six, so that four products with inputs
+// of 8 bits fit 16 bits together (docs/decisions/0034).
 alignas(16) constexpr unsigned char kInt4Codes[16] = {
-    1, 31, 51, 67, 81, 95, 108, 121, 134, 148, 161, 175, 189, 205, 225, 255};
+    3, 10, 15, 19, 22, 25, 28, 31, 33, 36, 39, 42, 45, 49, 54, 61};
+constexpr float kInt4Most = 29.0F;
+static_assert(4 * 128 * kInt4Codes[15] < 1 << 15, "four products with bytes fit 16 bits");
 
 // The 16 values of IQ4_NL and IQ4_XS (ggml-common.h of the ggml repository), with 128 added.
 alignas(16) constexpr unsigned char kIq4Codes[16] = {
@@ -32,12 +40,13 @@ constexpr uint16_t cut_to_bfloat16(uint16_t bits) {
 constexpr float kCutScale = 65536.0F * (1.0F + 1.0F / 440.0F);
 
 // A weight of int4 as tiles multiply it, so that all of a row have one scale: code * group scale in
-// steps of 256, of which it is in the middle: this many, -127 .. 126, and a half. `code` is without
-// the 128 that it has added.
+// steps of 64, of which it is in the middle: this many, -116 .. 115, and a half. `code` is without
+// the kInt4Zero that it has added.
+constexpr int kStepBits = 6;
 constexpr int scaled_code(int code, int group_scale) {
-  return (code * group_scale) >> 8;
+  return (code * group_scale) >> kStepBits;
 }
-constexpr float kHalfStep = 128.0F;
+constexpr float kHalfStep = 32.0F;
 
 struct QuantizedTask {
   // Encoded activations, see EncodedRows; with AMX tiles, so many bytes each: RotatedTiles for

@@ -1,6 +1,6 @@
 // linear_quantized on sixteen lanes: the order of panels and of blocks of tokens
-// (quantized_blocks_lanes.h). See lanes.h for the rules of this file. A type `Shape` has, for
-// products of bytes, kFewTerms besides (below).
+// (quantized_blocks_lanes.h). See lanes.h for the rules of this file. A type `Shape` has, where
+// Dots do not unpack, kFewTerms besides (below).
 #pragma once
 
 #include "kernels/quantized/quantized_blocks_lanes.h"
@@ -18,7 +18,7 @@ constexpr size_t kFewGroups = 28;
 template <class Kernel>
 bool are_few(const QuantizedTask& task, size_t num_tokens) {
   if (num_tokens > Kernel::kFewTokensMax) return false;
-  if constexpr (Kernel::kMultipliesWords) {
+  if constexpr (Kernel::Dots::kUnpacks) {
     return true;
   } else {
     if (task.output.hint_bytes > 0) return true;
@@ -33,8 +33,8 @@ template <class Kernel, size_t kPanels>
 void run_quantized_panels(const QuantizedTask& task, const TilePlace& place) {
   if (are_few<Kernel>(task, place.num_tokens)) {
     run_few<Kernel, kPanels>(task, place);
-  } else if constexpr (Kernel::kMultipliesWords) {
-    run_block_of_words<Kernel, kPanels>(task, place);
+  } else if constexpr (Kernel::Dots::kUnpacks) {
+    run_unpacked_block<Kernel, kPanels>(task, place);
   } else {
     run_block<Kernel, kPanels>(task, place);
   }

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kPanelRows = 16;
 constexpr size_t kGroup = 64;
 
-// The weight of a group for an input, with 128 added.
+// The weight of a group for an input, with kInt8Zero or kInt4Zero added.
 int code_at(Int8Weights, const unsigned char* group, size_t row, size_t input) {
   return group[(input / 4 * kPanelRows + row) * 4 + input % 4];
 }
@@ -156,7 +156,8 @@ struct TileByTile {
 
   static float weight(const WeightRow<Int8Weights>& weights, size_t input) {
     const size_t group = input / kGroup;
-    const int value = (weights.code(group, input % kGroup) - 128) * weights.group_scale(group);
+    const int value =
+        (weights.code(group, input % kGroup) - kInt8Zero) * weights.group_scale(group);
     const Float16 rounded = to_float16(static_cast<float>(value));
     return to_float(BFloat16{cut_to_bfloat16(rounded.bits)});
   }
@@ -193,7 +194,7 @@ struct RowAtOnce {
           task.rows + (token / 16 * task.num_groups + group) * task.row_stride;
       for (size_t input = 0; input < kGroup; ++input) {
         const auto x = static_cast<int8_t>(tile[token % tile_rows * kGroup + input]);
-        const int code = weights.code(group, input) - 128;
+        const int code = weights.code(group, input) - kInt4Zero;
         sum += scaled_code(code, weights.group_scale(group)) * x;
       }
     }

@@ -40,17 +40,14 @@ struct Kernel {
   using Source = Source_;
   using OfUnpacked = Kernel<Dots, Shape, Weights, Scales, Unpacked<Weights>>;
 
-  // Words take both bytes of an input at once. Many tokens multiply weights that were unpacked for
-  // them, of one panel after another.
-  static constexpr bool kMultipliesWords = Dots::kInputBytes == 2;
-  // Of run_few(). Words are taken out of a weight's bytes in two operations: that a block unpacks
-  // them once saves less than it waits for memory meanwhile, unless it is of many tokens
+  // Of run_few(). Weights are unpacked in a few operations: that a block unpacks them once saves
+  // less than it waits for memory meanwhile, unless it is of many tokens
   // (docs/benchmarks/cpu_changes.md, "Few tokens of words").
-  static constexpr size_t kFewTokensMax = kMultipliesWords ? 4 * kFewTokens : kFewTokens;
+  static constexpr size_t kFewTokensMax = Dots::kUnpacks ? 4 * kFewTokens : kFewTokens;
 
   // Of a tile at most. Tokens whose both bytes are multiplied at once take two sums each.
   static constexpr size_t tile_tokens(size_t num_panels) {
-    if (!kAreCodes<Weights> || kMultipliesWords) return Shape::tokens_for(num_panels);
+    if (!kAreCodes<Weights> || Dots::kInputBytes == 2) return Shape::tokens_for(num_panels);
     return num_panels == 1 ? kFewTokens : Shape::tokens_for(num_panels) / 2;
   }
 
@@ -192,10 +189,10 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
   }
 }
 
-// The same of words: one panel after another, whose groups are unpacked for all tokens.
+// The same where Dots unpack: one panel after another, whose groups are unpacked for all tokens.
 template <class Kernel, size_t kPanels>
-void run_block_of_words(const QuantizedTask& task, const TilePlace& place) {
-  constexpr size_t kBlockGroups = kBlockWeightBytes / kUnpackedGroupBytes;
+void run_unpacked_block(const QuantizedTask& task, const TilePlace& place) {
+  constexpr size_t kBlockGroups = kBlockWeightBytes / kUnpackedGroupBytes<typename Kernel::Dots>;
   constexpr size_t kTokensMax = Kernel::tile_tokens(1);
   alignas(64) unsigned char unpacked[kBlockWeightBytes];
   alignas(64) float sums[kPanels * kBlocks.num_tokens_max * kLanes];

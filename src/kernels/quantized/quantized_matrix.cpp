@@ -170,9 +170,9 @@ class PanelReader {
   // In units of its scale.
   float weight(size_t row, size_t column) const {
     if (format_ == QuantizedFormat::kInt4) {
-      return static_cast<float>(kInt4Codes[nibble(row, column)]) - 128.0F;
+      return static_cast<float>(kInt4Codes[nibble(row, column)] - kInt4Zero);
     }
-    return static_cast<float>(code(row, column, 8)) - 128.0F;
+    return static_cast<float>(code(row, column, 8) - kInt8Zero);
   }
 };
 

@@ -77,7 +77,7 @@ template <class Dots, class Weights, class Scales, size_t kPanels, size_t kToken
 }
 
 // `place`: of a group.
-template <class Weights, class Source, size_t kPanels, size_t kTokens>
+template <class Dots, class Weights, class Source, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void find_weights(
     const QuantizedTask& task,
     const QuantizedTile& tile,
@@ -86,7 +86,7 @@ template <class Weights, class Source, size_t kPanels, size_t kTokens>
 ) {
   if constexpr (kAreUnpacked<Source>) {
     static_assert(kPanels == 1);
-    place.weights[0] = tile.unpacked + (group - tile.group_begin) * kUnpackedGroupBytes;
+    place.weights[0] = tile.unpacked + (group - tile.group_begin) * kUnpackedGroupBytes<Dots>;
   } else {
     const unsigned char* const panel = task.panels + tile.panel * task.panel_bytes;
     place.weights_at(panel + Weights::kLayout.codes_offset(group), task.panel_bytes);
@@ -111,7 +111,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   place.inputs.begin_at(row + tile.group_begin * task.value_bytes);
   for (size_t group = tile.group_begin; group < tile.group_end; ++group) {
     place.inputs.forget_origins();
-    find_weights<Weights, Source>(task, tile, group, place);
+    find_weights<Dots, Weights, Source>(task, tile, group, place);
     const unsigned char* const starts =
         row + task.num_groups * task.value_bytes + group * sizeof(int);
     const ScalesPlace scales = {

@@ -68,7 +68,7 @@ float best_scale(Group values) {
   Fit best;
   for (int i = 0; i < kNumScalesTried; ++i) {
     const float part = kFirstScaleTried + kScaleTriedStep * static_cast<float>(i);
-    const Fit found = fit(values, peak / 127.0F * part);
+    const Fit found = fit(values, peak / kInt4Most * part);
     if (found.gain > best.gain) best = found;
   }
   return best.scale;

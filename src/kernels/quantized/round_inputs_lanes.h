@@ -117,10 +117,10 @@ void round_groups(
       sums.put(group, sum.lanes());
     }
   }
-  // kSumStart - 128 * sum, in the bits of a float: exact below 2^22.
+  // kSumStart - zero * sum, in the bits of a float: exact below 2^22.
   const Lanes starts = Lanes::fma(
       sums.combined(groups.num_groups, [](Lanes a, Lanes b) { return Lanes::add(a, b); }),
-      Lanes::broadcast(-128.0F),
+      Lanes::broadcast(static_cast<float>(-task.weight_zero)),
       Lanes::broadcast(kRoundingShift)
   );
   float* const first = reinterpret_cast<float*>(starts_of_row(task, groups.row));

@@ -7,9 +7,9 @@
 namespace millrace {
 namespace {
 
-// The codebook in 32 cells of 12.8, so narrow that no two middles share one: a cell's entry is the
-// one below or above the middle within it. Cell k, from 12.8 * (k - 0.5) to 12.8 * (k + 0.5), is at
-// index k modulo 32.
+// The codebook in 32 cells of 32 / 11, so narrow that no two middles share one: a cell's entry is
+// the one below or above the middle within it. Cell k, from 32 / 11 * (k - 0.5) to 32 / 11 * (k +
+// 0.5), is at index k modulo 32.
 struct CodebookCells {
   float middles[32];  // infinite where there is none
   float below[32];    // entries
@@ -17,7 +17,7 @@ struct CodebookCells {
   int codes[32];  // of those below
   bool is_sound = true;
 };
-constexpr float kCellsPerUnit = 0.078125F;
+constexpr float kCellsPerUnit = 0.34375F;
 
 constexpr CodebookCells kCells = [] {
   CodebookCells cells = {};

@@ -26,7 +26,7 @@ struct Int4Codebook {
 };
 constexpr Int4Codebook kInt4Codebook = [] {
   Int4Codebook book = {};
-  for (int i = 0; i < 16; ++i) book.entries[i] = static_cast<float>(kInt4Codes[i]) - 128.0F;
+  for (int i = 0; i < 16; ++i) book.entries[i] = static_cast<float>(kInt4Codes[i] - kInt4Zero);
   for (int i = 0; i < 15; ++i) book.middles[i] = (book.entries[i] + book.entries[i + 1]) / 2.0F;
   return book;
 }();

@@ -64,7 +64,7 @@ template <class Lanes, class Ops, int kCount>
 #pragma GCC unroll 4
   for (int k = 0; k < kCount; ++k) {
     const float part = kFirstScaleTried + kScaleTriedStep * static_cast<float>(first + k);
-    const Lanes unit = Lanes::div(peaks, Lanes::broadcast(127.0F));
+    const Lanes unit = Lanes::div(peaks, Lanes::broadcast(kInt4Most));
     inverses[k] = Lanes::div(one, Lanes::mul(unit, Lanes::broadcast(part)));
     dots[k] = Lanes::zero();
     squares[k] = Lanes::zero();
@@ -133,7 +133,7 @@ void put_int4(const float* columns, Lanes inverses, unsigned char* out) {
   const auto codes_at = [&](size_t i) __attribute__((always_inline)) {
     const auto code_at = [&](size_t input) __attribute__((always_inline)) {
       Lanes values = Lanes::mul(Lanes::load(columns + input * kLanes), inverses);
-      values = Lanes::min(Lanes::max(values, Lanes::broadcast(-200.0F)), Lanes::broadcast(200.0F));
+      values = Lanes::min(Lanes::max(values, Lanes::broadcast(-45.0F)), Lanes::broadcast(45.0F));
       return book.codes(values);
     };
     return Ops::or_high_nibble(code_at(i), code_at(i + 4));
