@@ -225,10 +225,7 @@ void read_stored_quantization(JsonFields& fields, JsonFields quantization, Model
         "quantization_config",
         fmt::format("format '{}' is not supported (supported: int8, int4)", shown(format))
     );
-    return;
-  }
-  const int64_t expected = stored_weights_version(*config.stored_quantization);
-  if (version != expected) {
+  } else if (version != stored_weights_version(*config.stored_quantization)) {
     fields.refuse(
         ErrorCode::kUnsupported,
         "quantization_config",
@@ -236,7 +233,7 @@ void read_stored_quantization(JsonFields& fields, JsonFields quantization, Model
             "the layout of another version of millrace ({}, expected {}): quantize the original "
             "again",
             version.value_or(0),
-            expected
+            stored_weights_version(*config.stored_quantization)
         )
     );
   }

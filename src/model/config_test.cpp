@@ -199,7 +199,7 @@ TEST(ModelConfig, RefusesWhatItDoesNotKnowByName) {
       millrace_error(R"("format": "int5", "version": 1)"),
       HasSubstr("format 'int5' is not supported (supported: int8, int4)")
   );
-  EXPECT_THAT(millrace_error(R"("version": "1")"), HasSubstr("version"));
+  EXPECT_THAT(millrace_error(R"("format": "int8", "version": "1")"), HasSubstr("version"));
   EXPECT_TRUE(parse(kLlama, R"({"quantization_config": null, "hidden_act": "swish"})"));
 }
 

@@ -147,6 +147,37 @@ def gaussian_codebook(group, signs=(1.0,)):
     return torch.round(codebook * 127), mse
 
 
+def integer_codebook(most, group=64):
+    """Of gaussian_codebook() in fewer integers, -most .. most, and both signs alike: its entries at the size that rounds
+    them best, then each moved by one where that helps."""
+    values = torch.randn(1, 8000 * group, generator=torch.Generator().manual_seed(2)).reshape(500, 16, group)
+
+    def error(codebook):
+        return (values - fit_to_codebook(values, codebook, "u8")).square().mean().item()
+
+    exact = gaussian_codebook(group)[0] / 127
+    half = (exact[8:] - exact[:8].flip(0)) / 2
+    halves = [torch.round(half * size / 4) for size in range(3 * most, 4 * most + 1)]
+    sized = [torch.cat((-upper.flip(0), upper)) for upper in halves]
+    sized = [codebook for codebook in sized if codebook.unique().numel() == 16]
+    best = min(sized, key=error)
+    least = error(best)
+    improved = True
+    while improved:
+        improved = False
+        for entry in range(8):
+            for step in (-1, 1):
+                moved = best.clone()
+                moved[entry] += step
+                moved[15 - entry] -= step
+                if moved.abs().max() > most or moved.unique().numel() < 16:
+                    continue
+                found = error(moved)
+                if found < least:
+                    best, least, improved = moved, found, True
+    return best, least
+
+
 def quantize_q4_k(w):
     """As llama.cpp's q4_K: 32 weights share a 6-bit scale and a 6-bit minimum, super-blocks of 256 (of 192 where K is
     no multiple of 256) share their float16 units; scales found by a search with weights |x| + rms."""
