@@ -187,6 +187,13 @@ class EngineTest(BenchTest):
             self.assertIn("tiny: bfloat16, 2 threads, ", done.stdout)
             self.assertIn("M parameters", done.stderr)
 
+    def test_peak_is_of_the_instructions_that_multiply(self):
+        for quantization, peaks in (("none", ("vfmadd ymm",)), ("int8", ("vpmaddwd + vpaddd ymm",)),
+                                    ("int4", ("vpmaddubsw + vpmaddwd ymm", "vpdpbusd ymm"))):
+            done = self.bench(*self.tiny, "--prompt-len", 5, "--output-len", 0, "--b", 1, "--isa", "avx2",
+                              "--quantization", quantization, "--repetitions", 1, "--json")
+            self.assertIn(json.loads(done.stdout)["peak_instruction"], peaks, quantization)
+
     def test_one_phase_alone(self):
         for flags, phase in ((("--output-len", 0), "prefill"), (("--prompt-len", 0), "decode")):
             done = self.bench(*self.tiny, *flags, "--b", 1, "--repetitions", 1, "--json")

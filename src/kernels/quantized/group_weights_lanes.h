@@ -5,10 +5,8 @@
 //   Bytes, Weights                    16 x 4 bytes; the same as they are multiplied
 //   kInputBytes                       of an input: 1, or 2 of words (EncodedRows)
 //   kFewSums                          up to so many wait for their own last product
-//   kUnpacks                          whether many tokens multiply weights unpacked for them, of
-//   one
-//                                     panel after another; Weights then have so many bytes:
-//   kUnpackedBytes
+//   kUnpacks, kUnpackedBytes          whether many tokens multiply weights unpacked for them, one
+//                                     panel after another; the bytes of Weights then
 //   load_bytes(p)                     64 bytes
 //   low_bits(p), high_bits(p)         the lower and upper four bits of 64 bytes
 //   with_high_bits<from, n>(low, p)   those and, above them, n bits from bit `from` of 64 bytes on
@@ -17,9 +15,9 @@
 //   weights_of(bytes)
 //   store_weights(p, w), load_weights(p)   unpacked ones
 //   broadcast_inputs(p), broadcast_sum(i)
-//   kAddsEight                        whether the products of eight inputs are added at once:
 //   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
-//   dot(weights, inputs, weights, inputs, sums)   the same of four inputs and of four more
+//   kAddsEight                        whether there is only, for four inputs and four more at once:
+//   dot(weights, inputs, weights, inputs, sums)
 //   add(a, b), times_256(a)           of sums
 //   as_floats(sums), to_floats(sums)  the same bits; the same numbers
 //   load_scales(p)                    sixteen unsigned bytes as floats

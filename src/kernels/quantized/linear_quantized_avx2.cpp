@@ -155,14 +155,14 @@ struct ByteDots : DotsBase {
     return broadcast_32_bits(p);
   }
   [[gnu::always_inline]] static Sums dot(Weights a, Inputs x, Weights b, Inputs y, Sums sums) {
-    Sums all = {dot(a.lo, x, b.lo, y, sums.lo), dot(a.hi, x, b.hi, y, sums.hi)};
+    Sums all = {add_eight(a.lo, x, b.lo, y, sums.lo), add_eight(a.hi, x, b.hi, y, sums.hi)};
     // Else the compiler adds in another order, products first, and keeps these in memory.
     asm("" : "+x"(all.lo), "+x"(all.hi));
     return all;
   }
 
  private:
-  [[gnu::always_inline]] static __m256i dot(
+  [[gnu::always_inline]] static __m256i add_eight(
       __m256i a, __m256i x, __m256i b, __m256i y, __m256i sum
   ) {
     const __m256i words = _mm256_add_epi16(_mm256_maddubs_epi16(a, x), _mm256_maddubs_epi16(b, y));

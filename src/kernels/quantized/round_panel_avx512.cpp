@@ -18,6 +18,7 @@ struct CodebookCells {
   bool is_sound = true;
 };
 constexpr float kCellsPerUnit = 0.34375F;
+static_assert(kInt4Beyond * kCellsPerUnit < 15.5F, "in a cell of 32");
 
 constexpr CodebookCells kCells = [] {
   CodebookCells cells = {};

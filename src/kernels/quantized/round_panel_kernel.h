@@ -16,6 +16,10 @@ constexpr float kWeightMost = 1e16F;
 constexpr int kNumScalesTried = 8;
 constexpr float kFirstScaleTried = 0.78F;
 constexpr float kScaleTriedStep = 0.06F;
+// What an int4 weight is clamped to before its code is looked up, in units of its group's scale:
+// beyond the codebook, and beyond every weight in units of a scale that is tried.
+constexpr float kInt4Beyond = 45.0F;
+static_assert(kInt4Most / kFirstScaleTried < kInt4Beyond);
 // A group whose largest weight is below this is zero.
 constexpr float kInt4PeakLeast = 0x1p-126F * 1024.0F;
 

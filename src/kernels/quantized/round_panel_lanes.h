@@ -133,7 +133,8 @@ void put_int4(const float* columns, Lanes inverses, unsigned char* out) {
   const auto codes_at = [&](size_t i) __attribute__((always_inline)) {
     const auto code_at = [&](size_t input) __attribute__((always_inline)) {
       Lanes values = Lanes::mul(Lanes::load(columns + input * kLanes), inverses);
-      values = Lanes::min(Lanes::max(values, Lanes::broadcast(-45.0F)), Lanes::broadcast(45.0F));
+      values = Lanes::max(values, Lanes::broadcast(-kInt4Beyond));
+      values = Lanes::min(values, Lanes::broadcast(kInt4Beyond));
       return book.codes(values);
     };
     return Ops::or_high_nibble(code_at(i), code_at(i + 4));
