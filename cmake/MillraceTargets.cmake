@@ -2,7 +2,8 @@
 #   x.cpp            library            x_test.cpp    unit test (one program per folder: <folder>_test)
 #   x_avx2.cpp       library, AVX2      x_bench.cpp   microbenchmark (<folder>_bench)
 #   x_avx512.cpp     library, AVX-512   x_fuzz.cpp    fuzz target, one program each (preset "fuzz")
-#   x_avx512_dot.cpp library, AVX-512 with BF16 and VNNI
+#   x_avx512_vnni.cpp library, AVX-512 with VNNI
+#   x_avx512_dot.cpp library, AVX-512 with VNNI and BF16
 #   x_amx.cpp        library, the same with AMX
 include(GoogleTest)
 
@@ -17,7 +18,8 @@ if(MILLRACE_SANITIZE MATCHES "address")
   list(APPEND MILLRACE_AVX2_FLAGS -fno-sanitize-address-use-after-scope)
   list(APPEND MILLRACE_AVX512_FLAGS -fno-sanitize-address-use-after-scope)
 endif()
-set(MILLRACE_AVX512_DOT_FLAGS ${MILLRACE_AVX512_FLAGS} -mavx512bf16 -mavx512vnni)
+set(MILLRACE_AVX512_VNNI_FLAGS ${MILLRACE_AVX512_FLAGS} -mavx512vnni)
+set(MILLRACE_AVX512_DOT_FLAGS ${MILLRACE_AVX512_VNNI_FLAGS} -mavx512bf16)
 set(MILLRACE_AMX_FLAGS ${MILLRACE_AVX512_DOT_FLAGS} -mavx512fp16 -mavx512vbmi)
 
 if(MILLRACE_FUZZ)
@@ -41,6 +43,8 @@ function(millrace_library name)
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX2_FLAGS}")
     elseif(source MATCHES "_avx512\\.cpp$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX512_FLAGS}")
+    elseif(source MATCHES "_avx512_vnni\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX512_VNNI_FLAGS}")
     elseif(source MATCHES "_avx512_dot\\.cpp$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MILLRACE_AVX512_DOT_FLAGS}")
     elseif(source MATCHES "_amx\\.cpp$")

@@ -12,7 +12,8 @@ struct IsaVersions {
   Function reference;
   Function avx2;
   Function avx512;
-  Function avx512_dot = nullptr;     // null: avx512 is all there is to gain
+  Function avx512_vnni = nullptr;    // null: as avx512
+  Function avx512_dot = nullptr;     // null: as avx512_vnni
   Function amx = nullptr;            // null: as avx512_dot
   Function amx_reference = nullptr;  // null: reference
 
@@ -26,8 +27,10 @@ struct IsaVersions {
         return avx2;
       case Isa::kAvx512:
         return avx512;
+      case Isa::kAvx512Vnni:
+        return avx512_vnni != nullptr ? avx512_vnni : avx512;
       case Isa::kAvx512Dot:
-        return avx512_dot != nullptr ? avx512_dot : avx512;
+        return avx512_dot != nullptr ? avx512_dot : find(Isa::kAvx512Vnni);
       case Isa::kAmx:
         return amx != nullptr ? amx : find(Isa::kAvx512Dot);
     }

@@ -12,6 +12,7 @@ void exp_in_place(Isa isa, std::span<float> values) {
     case Isa::kAvx2:
       return exp_in_place_avx2(values.data(), values.size());
     case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512Dot:
     case Isa::kAmx:
       return exp_in_place_avx512(values.data(), values.size());

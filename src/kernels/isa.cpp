@@ -11,8 +11,14 @@
 namespace millrace {
 namespace {
 
-constexpr std::array kSlowestFirst = {
-    Isa::kReference, Isa::kAmxReference, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Dot, Isa::kAmx};
+constexpr std::array kLeastFirst = {
+    Isa::kReference,
+    Isa::kAmxReference,
+    Isa::kAvx2,
+    Isa::kAvx512,
+    Isa::kAvx512Vnni,
+    Isa::kAvx512Dot,
+    Isa::kAmx};
 
 // Bit 29 of ECX of leaf 1; clang 14's __builtin_cpu_supports does not know the name.
 bool has_f16c() {
@@ -41,8 +47,12 @@ bool has_avx512_bf16() {
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & bit_AVX512BF16) != 0;
 }
 
+bool has_avx512_vnni() {
+  return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+
 bool has_avx512_dot() {
-  return has_avx512() && __builtin_cpu_supports("avx512vnni") && has_avx512_bf16();
+  return has_avx512_vnni() && has_avx512_bf16();
 }
 
 // Linux saves the 8 KiB of tiles for processes that asked for it, and for their threads and
@@ -65,13 +75,16 @@ bool has_amx() {
          (edx & kBits) == kBits && (ecx & kVbmi) != 0 && may_use_tiles();
 }
 
-bool is_amd() {
+// By the first four letters of its name, which differ.
+bool is_made_by(unsigned letters) {
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
-  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_AMD_ebx &&
-         ecx == signature_AMD_ecx && edx == signature_AMD_edx;
+  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == letters;
+}
+bool is_amd() {
+  return is_made_by(signature_AMD_ebx);
 }
 
 // Bits 8 to 11 of EAX of leaf 1, and if they are all set bits 20 to 27 on top.
@@ -97,20 +110,44 @@ bool is_zen3() {
   return is_amd() && family() == kZen3And4 && !has_avx512();
 }
 
-Isa fastest() {
+// The one with the most instructions that are not emulated.
+Isa find_most() {
   if (has_amx()) return Isa::kAmx;
   if (has_avx512_dot()) return Isa::kAvx512Dot;
+  if (has_avx512_vnni()) return Isa::kAvx512Vnni;
   if (has_avx512()) return Isa::kAvx512;
   return has_avx2() ? Isa::kAvx2 : Isa::kAmxReference;
 }
-
-bool is_amx_emulated() {
-  return best_isa() == Isa::kAvx512Dot && emulate_amx != nullptr && emulate_amx();
+Isa most() {
+  static const Isa isa = find_most();
+  return isa;
 }
 
-// How many of kSlowestFirst there are up to `isa`.
+bool is_intel() {
+  return is_made_by(signature_INTEL_ebx);
+}
+
+// Sapphire Rapids and later, where the system or a hypervisor hides their tiles.
+bool is_intel_without_tiles() {
+  return is_intel() && most() == Isa::kAvx512Dot;
+}
+
+bool is_amx_emulated() {
+  return most() == Isa::kAvx512Dot && emulate_amx != nullptr && emulate_amx();
+}
+
+size_t find_hint_bytes() {
+  constexpr size_t kZen5HintBytes = 12 << 10;
+  constexpr size_t kZen3HintBytes = 1536;
+  constexpr size_t kIntelHintBytes = 4 << 10;
+  if (is_zen5()) return kZen5HintBytes;
+  if (is_zen3()) return kZen3HintBytes;
+  return is_intel_without_tiles() ? kIntelHintBytes : 0;
+}
+
+// How many of kLeastFirst there are up to `isa`.
 size_t count_up_to(Isa isa) {
-  return static_cast<size_t>(std::ranges::find(kSlowestFirst, isa) - kSlowestFirst.begin()) + 1;
+  return static_cast<size_t>(std::ranges::find(kLeastFirst, isa) - kLeastFirst.begin()) + 1;
 }
 
 }  // namespace
@@ -125,6 +162,8 @@ std::string_view name_of(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512-vnni";
     case Isa::kAvx512Dot:
       return "avx512-dot";
     case Isa::kAmx:
@@ -134,19 +173,22 @@ std::string_view name_of(Isa isa) {
 }
 
 std::span<const Isa> supported_isas() {
-  static const size_t count = count_up_to(is_amx_emulated() ? Isa::kAmx : best_isa());
-  return std::span(kSlowestFirst).first(count);
+  static const size_t count = count_up_to(is_amx_emulated() ? Isa::kAmx : most());
+  return std::span(kLeastFirst).first(count);
 }
 
 Isa best_isa() {
-  static const Isa isa = fastest();
+  static const Isa isa = is_intel_without_tiles() ? Isa::kAvx512Vnni : most();
   return isa;
 }
 
+bool prefers_floats() {
+  static const bool is_preferred = is_intel();
+  return is_preferred;
+}
+
 size_t best_hint_bytes() {
-  constexpr size_t kZen5HintBytes = 12 << 10;
-  constexpr size_t kZen3HintBytes = 1536;
-  static const size_t bytes = is_zen5() ? kZen5HintBytes : is_zen3() ? kZen3HintBytes : 0;
+  static const size_t bytes = find_hint_bytes();
   return bytes;
 }
 

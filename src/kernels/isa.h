@@ -14,7 +14,8 @@ enum class Isa {
   kAmxReference,  // the same for kAmx
   kAvx2,          // AVX2, FMA, F16C
   kAvx512,        // AVX-512 F, BW, DQ, VL
-  kAvx512Dot,     // and its dot products: AVX-512 BF16 and VNNI
+  kAvx512Vnni,    // and dot products of bytes: AVX-512 VNNI
+  kAvx512Dot,     // and of bfloat16: AVX-512 BF16
   kAmx,           // and tiles: AMX-INT8 and AMX-BF16; AVX-512 FP16 and VBMI
 };
 
@@ -28,15 +29,21 @@ enum class Isa {
   return isa == reference_of(isa);
 }
 
-// "reference", "amx-reference", "avx2", "avx512", "avx512-dot", "amx".
+// "reference", "amx-reference", "avx2", "avx512", "avx512-vnni", "avx512-dot", "amx".
 [[nodiscard]] std::string_view name_of(Isa isa);
 
-// Those that this processor and its system can run, slowest first; never empty.
+// Those that this processor and its system can run, each with what those before it need; never
+// empty.
 [[nodiscard]] std::span<const Isa> supported_isas();
 
-// The fastest of them that is not emulated. The first call asks the system to let this process use
+// The fastest of them that is not emulated: the last, but that processors that prefer floats leave
+// vdpbf16ps alone where they have no tiles. The first call asks the system to let this process use
 // tiles, where there are any.
 [[nodiscard]] Isa best_isa();
+
+// Whether this processor multiplies more floats a second (vfmadd) than bfloat16 (vdpbf16ps): Intel's
+// do (docs/decisions/0035).
+[[nodiscard]] bool prefers_floats();
 
 // Only programs of tests have it (src/emulated_amx): from now on what kAmx has that this processor,
 // which can run kAvx512Dot, has not is carried out by this process. False: it can't.
@@ -46,8 +53,8 @@ enum class Isa {
 // quantized matrices for few tokens, which then read panels in the order in which they lie, and
 // those of bfloat16 matrices, for few (AVX2) or for many (AVX-512). 0: they leave it to the
 // processor, or have shorter hints of their own. What this processor was measured to be fastest
-// with (docs/decisions/0021): 12 KiB on Zen 5, 1.5 on Zen 3, 0 elsewhere. No bit of a result
-// depends on it.
+// with (docs/decisions/0021): 12 KiB on Zen 5, 1.5 on Zen 3, 4 on Intel's with AVX-512 BF16 and
+// without tiles, 0 elsewhere. No bit of a result depends on it.
 [[nodiscard]] size_t best_hint_bytes();
 
 }  // namespace millrace

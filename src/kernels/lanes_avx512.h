@@ -78,7 +78,7 @@ struct Avx512Lanes {
     return {_mm512_fmadd_ps(a.v, b.v, c.v)};
   }
   [[gnu::always_inline]] static void add_product(Avx512Lanes a, Avx512Lanes b, Avx512Lanes& sum) {
-    sum = fma(a, b, sum);
+    asm volatile("vfmadd231ps %2, %1, %0" : "+v"(sum.v) : "v"(a.v), "v"(b.v));
   }
   [[gnu::always_inline]] static Avx512Lanes fms(Avx512Lanes a, Avx512Lanes b, Avx512Lanes c) {
     return {_mm512_fmsub_ps(a.v, b.v, c.v)};

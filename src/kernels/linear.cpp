@@ -75,7 +75,7 @@ size_t bytes_of_inputs(size_t num_tokens, size_t num_inputs) {
 }
 // Where one thread unpacks panels, or keeps sums.
 size_t thread_scratch_bytes(size_t num_tokens) {
-  return std::max(kUnpackedBytes, amx_scratch_bytes(num_tokens));
+  return std::max(kUnpackedBytesMax, amx_scratch_bytes(num_tokens));
 }
 
 // Inputs as the kernel for `executor.isa` reads them.

@@ -17,6 +17,7 @@ struct TileShape {
 // The same, or 1 x 6 sums, which take fewer loads of weights.
 struct UnpackedShape {
   static constexpr size_t kPanels = 2;
+  static constexpr size_t kUnpackedBytes = 16 << 10;
   static constexpr size_t kTokensMax = 6;
   static constexpr size_t panels_for(size_t num_tokens) { return num_tokens <= 3 ? 2 : 1; }
 };

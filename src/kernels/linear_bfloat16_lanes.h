@@ -2,7 +2,7 @@
 // time, so that what was unpacked stays in the first cache while all tokens of a block pass by. See
 // lanes.h for the rules of this file. A type `Shape` says how many tokens a tile has at most,
 // kTokensMax, and how many panels with so many tokens, panels_for(), as linear_lanes.h; and how
-// many panels are unpacked at once, kPanels.
+// many panels are unpacked at once, kPanels, to so many bytes, kUnpackedBytes.
 #pragma once
 
 #include "kernels/linear_lanes.h"
@@ -22,7 +22,8 @@ constexpr TokenBlocks kUnpackedTokens = {
 
 // Of each panel that is unpacked.
 template <class Shape>
-constexpr size_t kUnpackedInputs = kUnpackedBytes / (Shape::kPanels * kLanes * sizeof(float));
+constexpr size_t kUnpackedInputs =
+    Shape::kUnpackedBytes / (Shape::kPanels * kLanes * sizeof(float));
 
 // Some tokens and panels, and some pairs of their inputs.
 struct UnpackedTile {

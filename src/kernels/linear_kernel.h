@@ -17,7 +17,7 @@ enum class LinearEpilogue {
 };
 
 // A bfloat16 matrix is unpacked to floats, so many at a time, which stay in the first cache.
-constexpr size_t kUnpackedBytes = 16 << 10;
+constexpr size_t kUnpackedBytesMax = 28 << 10;
 
 // A product by tiles takes so many tokens at once, and keeps the sums of so many panels where it
 // takes their inputs in several chunks: so many floats for two of them, with a tile's rows too

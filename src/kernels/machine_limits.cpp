@@ -123,7 +123,8 @@ DotInstruction fastest_dot_instruction(DotOperands operands, Isa isa) {
   if (operands == DotOperands::kInt16) {
     return is_narrow ? DotInstruction::kVpmaddwdYmm : DotInstruction::kVpmaddwdZmm;
   }
-  if (operands == DotOperands::kBFloat16 && !is_narrow && has(DotInstruction::kVdpbf16psZmm)) {
+  if (operands == DotOperands::kBFloat16 && !is_narrow && !prefers_floats() &&
+      has(DotInstruction::kVdpbf16psZmm)) {
     return DotInstruction::kVdpbf16psZmm;
   }
   return is_narrow ? DotInstruction::kVfmaddYmm : DotInstruction::kVfmaddZmm;

@@ -64,5 +64,24 @@ struct Avx512DotsBase {
   }
 };
 
+// Where bytes are multiplied as they are.
+struct Avx512ByteDotsBase : Avx512DotsBase {
+  using Weights = Bytes;
+  using Inputs = __m512i;
+  static constexpr size_t kInputBytes = 1;
+  static constexpr size_t kUnpackedBytes = 64;
+
+  [[gnu::always_inline]] static Weights weights_of(Bytes bytes) { return bytes; }
+  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights weights) {
+    _mm512_storeu_si512(p, weights);
+  }
+  [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
+    return _mm512_loadu_si512(p);
+  }
+  [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
+    return broadcast_32_bits(p);
+  }
+};
+
 }  // namespace
 }  // namespace millrace

@@ -22,7 +22,7 @@ constexpr IsaVersions<PanelFunction> kInt8Versions = {
     .reference = linear_quantized_reference<Int8Weights>,
     .avx2 = linear_quantized_avx2<Int8Weights>,
     .avx512 = linear_quantized_avx512<Int8Weights>,
-    .avx512_dot = linear_quantized_avx512_dot<Int8Weights>,
+    .avx512_vnni = linear_quantized_avx512_vnni<Int8Weights>,
     .amx = linear_int8_amx,
     .amx_reference = linear_int8_amx_reference,
 };
@@ -30,7 +30,7 @@ constexpr IsaVersions<PanelFunction> kInt4Versions = {
     .reference = linear_quantized_reference<Int4Weights>,
     .avx2 = linear_quantized_avx2<Int4Weights>,
     .avx512 = linear_quantized_avx512<Int4Weights>,
-    .avx512_dot = linear_quantized_avx512_dot<Int4Weights>,
+    .avx512_vnni = linear_quantized_avx512_vnni<Int4Weights>,
     .amx = linear_int4_amx,
     .amx_reference = linear_int4_amx_reference,
 };
@@ -39,7 +39,7 @@ constexpr IsaVersions<PanelFunction> kVersionsOfCodes = {
     .reference = linear_quantized_reference<Weights>,
     .avx2 = linear_quantized_avx2<Weights>,
     .avx512 = linear_quantized_avx512<Weights>,
-    .avx512_dot = linear_quantized_avx512_dot<Weights>,
+    .avx512_vnni = linear_quantized_avx512_vnni<Weights>,
 };
 
 // Of each of kCodeFormats.
@@ -70,7 +70,7 @@ Executor executor_for(const Executor& executor, const QuantizedMatrix& weights) 
       weights.format() == QuantizedFormat::kInt8 ||
       (weights.format() == QuantizedFormat::kInt4 && weights.num_columns() <= kScaledInputsMax);
   if (takes_tiles || reference_of(executor.isa) == Isa::kReference) return executor;
-  const Isa isa = executor.isa == Isa::kAmx ? Isa::kAvx512Dot : Isa::kReference;
+  const Isa isa = executor.isa == Isa::kAmx ? Isa::kAvx512Vnni : Isa::kReference;
   return {isa, executor.pool, executor.hint_bytes};
 }
 

@@ -44,24 +44,10 @@ struct WordDots : Avx512DotsBase {
 };
 
 // Weights of int4 and inputs of 8 bits, of which four products fit 16 bits.
-struct ByteDots : Avx512DotsBase {
-  using Weights = Bytes;
-  using Inputs = __m512i;
-  static constexpr size_t kInputBytes = 1;
+struct ByteDots : Avx512ByteDotsBase {
   static constexpr bool kUnpacks = true;
-  static constexpr size_t kUnpackedBytes = 64;
   static constexpr bool kAddsEight = true;
 
-  [[gnu::always_inline]] static Weights weights_of(Bytes bytes) { return bytes; }
-  [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights weights) {
-    _mm512_storeu_si512(p, weights);
-  }
-  [[gnu::always_inline]] static Weights load_weights(const unsigned char* p) {
-    return _mm512_loadu_si512(p);
-  }
-  [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
-    return broadcast_32_bits(p);
-  }
   [[gnu::always_inline]] static Sums dot(Weights a, Inputs x, Weights b, Inputs y, Sums sums) {
     const __m512i words = _mm512_add_epi16(_mm512_maddubs_epi16(a, x), _mm512_maddubs_epi16(b, y));
     Sums all = _mm512_add_epi32(sums, _mm512_madd_epi16(words, _mm512_set1_epi16(1)));

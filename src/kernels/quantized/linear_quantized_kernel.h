@@ -130,7 +130,7 @@ void linear_quantized_avx2(const QuantizedTask& task, size_t panel_begin, size_t
 template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 template <class Weights>
-void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
+void linear_quantized_avx512_vnni(const QuantizedTask& task, size_t panel_begin, size_t panel_end);
 // `function`, one of the above, for codes of that format, and of all.
 #define MILLRACE_INSTANTIATE(function, format)                   \
   template void function<CodedWeights<QuantizedFormat::format>>( \

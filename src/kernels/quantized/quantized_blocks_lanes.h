@@ -3,6 +3,8 @@
 // `Shape` says how many tokens a tile has, tokens_for(panels), for one panel and for two.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/lanes.h"
 #include "kernels/linear_lanes.h"
 #include "kernels/quantized/code_tile_lanes.h"
@@ -39,6 +41,10 @@ struct Kernel {
   using Scales = Scales_;
   using Source = Source_;
   using OfUnpacked = Kernel<Dots, Shape, Weights, Scales, Unpacked<Weights>>;
+
+  // Whether tiles of two panels multiply weights that were unpacked for them, where there are more
+  // than two tiles: looking up the weights of int4 takes places of products.
+  static constexpr bool kUnpacksPairs = !Dots::kUnpacks && std::is_same_v<Weights, Int4Weights>;
 
   // Of run_few(). Weights are unpacked in a few operations: that a block unpacks them once saves
   // less than it waits for memory meanwhile, unless it is of many tokens
@@ -159,7 +165,10 @@ template <class Kernel, size_t kPanels>
 void run_block(const QuantizedTask& task, const TilePlace& place) {
   alignas(64) float sums[kPanels * kBlocks.num_tokens_max * kLanes];
   constexpr size_t kTokensMax = Kernel::tile_tokens(kPanels);
-  constexpr size_t kBlockGroups = kBlockWeightBytes / (kPanels * Kernel::Weights::kGroupBytes);
+  constexpr size_t kGroupBytes = Kernel::kUnpacksPairs ? kUnpackedGroupBytes<typename Kernel::Dots>
+                                                       : Kernel::Weights::kGroupBytes;
+  constexpr size_t kBlockGroups = kBlockWeightBytes / (kPanels * kGroupBytes);
+  alignas(64) unsigned char unpacked[Kernel::kUnpacksPairs ? kBlockWeightBytes : 1];
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
   const TokenTiles tiles(place.num_tokens, num_tiles);
   // Two tiles are soon done: the second finds all groups in the second cache.
@@ -168,6 +177,16 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
   const auto pass_begin = [&](size_t pass) { return task.num_groups * pass / num_passes; };
   for (size_t pass = 0; pass < num_passes; ++pass) {
     const bool is_last = pass + 1 == num_passes;
+    if (Kernel::kUnpacksPairs && !is_short) {
+      for (size_t panel = 0; panel < kPanels; ++panel) {
+        Kernel::unpack(
+            task.panels + (place.panel_begin + panel) * task.panel_bytes,
+            pass_begin(pass),
+            pass_begin(pass + 1),
+            unpacked + panel * (kBlockWeightBytes / kPanels)
+        );
+      }
+    }
     for (size_t i = 0; i < num_tiles; ++i) {
       const size_t begin = tiles.begin(i);
       const size_t count = tiles.count(i);
@@ -178,9 +197,15 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
           .group_begin = pass_begin(pass),
           .group_end = pass_begin(pass + 1),
           .sums = sums + begin * kPanels * kLanes,
+          .unpacked = unpacked,
+          .unpacked_stride = kBlockWeightBytes / kPanels,
           .ahead = share_of_next<kPanels>(task, place, step, num_passes * num_tiles),
       };
-      run_quantized_tile<Kernel, kPanels>(task, tile, count);
+      if (!Kernel::kUnpacksPairs || is_short) {
+        run_quantized_tile<Kernel, kPanels>(task, tile, count);
+      } else {
+        run_quantized_tile<typename Kernel::OfUnpacked, kPanels>(task, tile, count);
+      }
       if (is_last) {
         const TilePlace done = {place.panel_begin, kPanels, tile.token, count};
         finish_tile<typename Kernel::Dots::Floats>(task.output, done, tile.sums);

@@ -22,8 +22,10 @@ struct QuantizedTile {
   // [panels][tokens][16] of the groups before; those of these groups are added, and after the last
   // group all are multiplied by the rows' scales, of weights and of inputs.
   float* sums;
-  // The groups' weights where they were unpacked for many tokens, of one panel.
+  // The groups' weights where they were unpacked for many tokens, and the bytes from a panel's to
+  // the next one's.
   const unsigned char* unpacked = nullptr;
+  size_t unpacked_stride = 0;
   // What a tile of many tokens asks for meanwhile.
   WeightsAhead ahead = {};
   // How far ahead of its weights a tile of few tokens asks for others; 0: not at all.
@@ -85,8 +87,9 @@ template <class Dots, class Weights, class Source, size_t kPanels, size_t kToken
     GroupPlace<kPanels, kTokens>& place
 ) {
   if constexpr (kAreUnpacked<Source>) {
-    static_assert(kPanels == 1);
-    place.weights[0] = tile.unpacked + (group - tile.group_begin) * kUnpackedGroupBytes<Dots>;
+    place.weights_at(
+        tile.unpacked + (group - tile.group_begin) * kUnpackedGroupBytes<Dots>, tile.unpacked_stride
+    );
   } else {
     const unsigned char* const panel = task.panels + tile.panel * task.panel_bytes;
     place.weights_at(panel + Weights::kLayout.codes_offset(group), task.panel_bytes);

@@ -6,18 +6,11 @@
 namespace millrace {
 namespace {
 
-struct Dots : Avx512DotsBase {
-  using Weights = Bytes;
-  using Inputs = __m512i;
-  static constexpr size_t kInputBytes = 1;
+struct Dots : Avx512ByteDotsBase {
   static constexpr size_t kFewSums = 3;
   static constexpr bool kUnpacks = false;
   static constexpr bool kAddsEight = false;
 
-  [[gnu::always_inline]] static Weights weights_of(Bytes bytes) { return bytes; }
-  [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
-    return broadcast_32_bits(p);
-  }
   [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
     return _mm512_dpbusd_epi32(sums, weights, inputs);
   }
@@ -32,12 +25,12 @@ struct TileShape {
 }  // namespace
 
 template <class Weights>
-void linear_quantized_avx512_dot(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
+void linear_quantized_avx512_vnni(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
   linear_quantized_lanes<Dots, TileShape>(Weights{}, task, panel_begin, panel_end);
 }
 
-template void linear_quantized_avx512_dot<Int8Weights>(const QuantizedTask&, size_t, size_t);
-template void linear_quantized_avx512_dot<Int4Weights>(const QuantizedTask&, size_t, size_t);
-MILLRACE_INSTANTIATE_CODES(linear_quantized_avx512_dot)
+template void linear_quantized_avx512_vnni<Int8Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx512_vnni<Int4Weights>(const QuantizedTask&, size_t, size_t);
+MILLRACE_INSTANTIATE_CODES(linear_quantized_avx512_vnni)
 
 }  // namespace millrace
