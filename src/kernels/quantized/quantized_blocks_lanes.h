@@ -22,6 +22,9 @@ constexpr TokenBlocks kBlocks = {
     .num_bytes_max = 528 << 10,  // 96 tokens of 4864 inputs in a byte each
     .num_tokens_max = 256,
     .num_tile_tokens = 1};
+// Processors that want hints so far ahead (Zen 5) want those of many tokens in the first cache, too;
+// others in the second (docs/decisions/0021).
+constexpr size_t kFarHintBytes = 8 << 10;
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
 constexpr size_t kBlockWeightBytes = 16384;
 // Up to so many tokens may take one panel after another: one stream of reads, which is what the
@@ -156,7 +159,7 @@ WeightsAhead share_of_next(
   return {
       .data = next + first * 64,
       .num_lines = last - first,
-      .is_soon = task.output.hint_bytes > 0,
+      .is_soon = task.output.hint_bytes >= kFarHintBytes,
   };
 }
 
