@@ -41,8 +41,8 @@ enum class Isa {
 // tiles, where there are any.
 [[nodiscard]] Isa best_isa();
 
-// Whether this processor multiplies more floats a second (vfmadd) than bfloat16 (vdpbf16ps): Intel's
-// do (docs/decisions/0035).
+// Whether this processor multiplies more floats a second (vfmadd) than bfloat16 (vdpbf16ps), as
+// Intel's do (docs/decisions/0035).
 [[nodiscard]] bool prefers_floats();
 
 // Only programs of tests have it (src/emulated_amx): from now on what kAmx has that this processor,

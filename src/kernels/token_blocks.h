@@ -24,5 +24,18 @@ struct TokenBlocks {
   }
 };
 
+// A block of tokens, dealt evenly over tiles: the first ones have a token more.
+struct TokenTiles {
+  size_t num_tiles;
+  size_t least;
+  size_t num_larger;
+
+  TokenTiles(size_t num_tokens, size_t tiles)
+      : num_tiles(tiles), least(num_tokens / tiles), num_larger(num_tokens % tiles) {}
+
+  size_t begin(size_t tile) const { return tile * least + (tile < num_larger ? tile : num_larger); }
+  size_t count(size_t tile) const { return least + (tile < num_larger ? 1 : 0); }
+};
+
 }  // namespace
 }  // namespace millrace

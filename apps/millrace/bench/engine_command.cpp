@@ -123,7 +123,8 @@ void add_flags(CommandLine& line, EngineFlags& flags) {
   line.add(
       "--isa",
       flags.isa,
-      "instructions: auto (the fastest), or reference, amx-reference, avx2, avx512, avx512-vnni, avx512-dot, amx"
+      "instructions: auto (the fastest), or reference, amx-reference, avx2, avx512, avx512-vnni, "
+      "avx512-dot, amx"
   );
   line.add_size(
       "--max-num-batched-tokens",

@@ -22,7 +22,7 @@ constexpr TokenBlocks kBlocks = {
     .num_bytes_max = 528 << 10,  // 96 tokens of 4864 inputs in a byte each
     .num_tokens_max = 256,
     .num_tile_tokens = 1};
-// Processors that want hints so far ahead (Zen 5) want those of many tokens in the first cache, too;
+// Processors that want hints so far ahead (Zen 5) want those of many tokens in the first cache too,
 // others in the second (docs/decisions/0021).
 constexpr size_t kFarHintBytes = 8 << 10;
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
@@ -89,19 +89,6 @@ void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, si
     Kernel::template add_tile<kPanels, kTokens>(task, tile);
   }
 }
-
-// A block of tokens, dealt evenly over tiles: the first ones have a token more.
-struct TokenTiles {
-  size_t num_tiles;
-  size_t least;
-  size_t num_larger;
-
-  TokenTiles(size_t num_tokens, size_t tiles)
-      : num_tiles(tiles), least(num_tokens / tiles), num_larger(num_tokens % tiles) {}
-
-  size_t begin(size_t tile) const { return tile * least + (tile < num_larger ? tile : num_larger); }
-  size_t count(size_t tile) const { return least + (tile < num_larger ? 1 : 0); }
-};
 
 // What follows the sums of all tiles of a block, which lie tile after tile, a tile's panels one
 // after the other.
