@@ -22,8 +22,8 @@ constexpr TokenBlocks kUnpackedTokens = {
 
 // Of each panel that is unpacked.
 template <class Shape>
-constexpr size_t kUnpackedInputs =
-    Shape::kUnpackedBytes / (Shape::kPanels * kLanes * sizeof(float));
+constexpr size_t kUnpackedInputs = Shape::kUnpackedBytes /
+                                   (Shape::kPanels * kLanes * sizeof(float));
 
 // Some tokens and panels, and some pairs of their inputs.
 struct UnpackedTile {
