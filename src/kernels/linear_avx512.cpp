@@ -47,7 +47,8 @@ struct FloatPairs {
   }
 };
 
-// Up to so many tokens multiply weights in the registers in which they were unpacked.
+// Up to so many tokens multiply weights in the registers in which they were unpacked: 2 x 8 sums,
+// of each panel its table, its numbers and a pair of weights, and a pair of inputs fit 32 of them.
 struct FewShape {
   static constexpr size_t kTokensMax = 8;
   static constexpr size_t tile_tokens_for(size_t) { return kTokensMax; }

@@ -16,7 +16,8 @@ enum class LinearEpilogue {
   kSiluMul,   // out = silu(gate) * up, where panels alternate: 16 rows of gate, 16 rows of up
 };
 
-// A bfloat16 matrix is unpacked to floats, so many at a time, which stay in the first cache.
+// A bfloat16 matrix is unpacked to floats, at most so many bytes at a time, which stay in the first
+// cache.
 constexpr size_t kUnpackedBytesMax = 28 << 10;
 
 // A product by tiles takes so many tokens at once, and keeps the sums of so many panels where it

@@ -48,6 +48,7 @@ struct Kernel {
   // Whether tiles of two panels multiply weights that were unpacked for them, where there are more
   // than two tiles: looking up the weights of int4 takes places of products.
   static constexpr bool kUnpacksPairs = !Dots::kUnpacks && std::is_same_v<Weights, Int4Weights>;
+  using OfManyTiles = std::conditional_t<kUnpacksPairs, OfUnpacked, Kernel>;
 
   // Of run_few(). Weights are unpacked in a few operations: that a block unpacks them once saves
   // less than it waits for memory meanwhile, unless it is of many tokens
@@ -191,10 +192,10 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
           .unpacked_stride = kBlockWeightBytes / kPanels,
           .ahead = share_of_next<kPanels>(task, place, step, num_passes * num_tiles),
       };
-      if (!Kernel::kUnpacksPairs || is_short) {
+      if (is_short) {
         run_quantized_tile<Kernel, kPanels>(task, tile, count);
       } else {
-        run_quantized_tile<typename Kernel::OfUnpacked, kPanels>(task, tile, count);
+        run_quantized_tile<typename Kernel::OfManyTiles, kPanels>(task, tile, count);
       }
       if (is_last) {
         const TilePlace done = {place.panel_begin, kPanels, tile.token, count};
