@@ -123,13 +123,9 @@ Isa most() {
   return isa;
 }
 
-bool is_intel() {
-  return is_made_by(signature_INTEL_ebx);
-}
-
 // Sapphire Rapids and later, where the system or a hypervisor hides their tiles.
 bool is_intel_without_tiles() {
-  return is_intel() && most() == Isa::kAvx512Dot;
+  return prefers_floats() && most() == Isa::kAvx512Dot;
 }
 
 bool is_amx_emulated() {
@@ -183,8 +179,8 @@ Isa best_isa() {
 }
 
 bool prefers_floats() {
-  static const bool is_preferred = is_intel();
-  return is_preferred;
+  static const bool is_intel = is_made_by(signature_INTEL_ebx);
+  return is_intel;
 }
 
 size_t best_hint_bytes() {

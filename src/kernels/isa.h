@@ -41,8 +41,8 @@ enum class Isa {
 // tiles, where there are any.
 [[nodiscard]] Isa best_isa();
 
-// Whether this processor multiplies more floats a second (vfmadd) than bfloat16 (vdpbf16ps), as
-// Intel's do (docs/decisions/0035).
+// Whether this processor is taken to multiply more floats a second (vfmadd) than bfloat16
+// (vdpbf16ps): Intel's are, of which two were measured (docs/decisions/0035).
 [[nodiscard]] bool prefers_floats();
 
 // Only programs of tests have it (src/emulated_amx): from now on what kAmx has that this processor,
@@ -51,7 +51,7 @@ enum class Isa {
 
 // How far ahead of what they multiply kernels ask for weights, into the first cache: those of
 // quantized matrices for few tokens, which then read panels in the order in which they lie, and
-// those of bfloat16 matrices, for few (AVX2) or for many (AVX-512). 0: they leave it to the
+// those of bfloat16 matrices, for few (AVX2) or for many (AVX-512 BF16). 0: they leave it to the
 // processor, or have shorter hints of their own. What this processor was measured to be fastest
 // with (docs/decisions/0021): 12 KiB on Zen 5, 1.5 on Zen 3, 4 on Intel's with AVX-512 BF16 and
 // without tiles, 0 elsewhere. No bit of a result depends on it.

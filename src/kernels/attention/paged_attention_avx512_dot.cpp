@@ -36,7 +36,7 @@ struct DualIssueShape : TileShape {
 void attend_avx512_dot(
     const AttentionTile& tile, size_t split_begin, size_t split_end, float* results
 ) {
-  // Zen 5 starts two, and it alone wants hints into the first cache (best_hint_bytes()).
+  // Zen 5 starts two, and of those whose best_isa() this is it alone has hints.
   if (tile.is_hinted_soon) {
     attend_lanes<Avx512Lanes, PairDots, DualIssueShape>(tile, split_begin, split_end, results);
   } else {

@@ -10,7 +10,7 @@ namespace {
 
 // That long are more than two terms of inputs for each weight; and more than Shape::kFewTerms, if
 // rows have no more groups (of each term) than these, so that inputs stay in the first cache until
-// the next panel. Not where weights are asked for far ahead (QuantizedTask::output.hint_bytes).
+// the next panel. Not where weights are asked for ahead (QuantizedTask::output.hint_bytes).
 constexpr size_t kFewTermsOfLongRows = 2;
 constexpr size_t kFewGroups = 28;
 
