@@ -34,7 +34,7 @@ void for_panels(const Executor& executor, const PanelWork& work, const F& functi
   // pieces are larger: pieces of one pair of panels made a server with AMX 2 % slower.
   constexpr size_t kTileTokens = 16;
   constexpr size_t kPieceBytes = size_t{128} << 10;
-  constexpr size_t kPieceBytesOfTiles = size_t{2} << 20;
+  const size_t kPieceBytesOfTiles = executor.isa == Isa::kAmx ? size_t{2} << 20 : size_t{256} << 10;
   const size_t num_tiles = div_ceil(work.num_tokens, work.num_groups * kTileTokens);
   const size_t piece_bytes = num_tiles == 1 ? kPieceBytes : kPieceBytesOfTiles / num_tiles;
   const size_t piece_min = piece_bytes / (kPanelsTogether * work.panel_bytes);

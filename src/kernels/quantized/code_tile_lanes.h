@@ -31,12 +31,9 @@ template <class Dots, class Weights, class Source, size_t kFour, size_t kPanels,
     const unsigned char* const four = place.inputs.row(token) + kFour * 4 * Dots::kInputBytes;
 #pragma GCC unroll 2
     for (size_t byte = 0; byte < kSumsOfToken<Dots>; ++byte) {
-      const auto input = Dots::broadcast_inputs(four + byte * kGroupInputs);
-#pragma GCC unroll 2
-      for (size_t panel = 0; panel < kPanels; ++panel) {
-        auto& sum = sums[panel][token][byte];
-        sum = Dots::dot(weights[panel], input, sum);
-      }
+      add_products<Dots>(weights, four + byte * kGroupInputs, [&](size_t panel) {
+        return &sums[panel][token][byte];
+      });
     }
   }
 }

@@ -25,11 +25,9 @@ template <class Dots, class Source, bool kHigh, size_t kPanels, size_t kTokens>
   for (size_t token = 0; token < kTokens; ++token) {
     const unsigned char* const four =
         place.inputs.row(token) + (step * 8 + (kHigh ? 4 : 0)) * Dots::kInputBytes;
-    const typename Dots::Inputs input = Dots::broadcast_inputs(four);
-#pragma GCC unroll 8
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-      sums[panel][token] = Dots::dot(weights[panel], input, sums[panel][token]);
-    }
+    add_products<Dots>(weights, four, [&](size_t panel) {
+      return &sums[panel][token];
+    });
   }
 }
 

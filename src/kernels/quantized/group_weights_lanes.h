@@ -16,6 +16,8 @@
 //   store_weights(p, w), load_weights(p)   unpacked ones
 //   broadcast_inputs(p), broadcast_sum(i)
 //   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
+//   kReadsInputs                      whether there is, too, with inputs out of memory:
+//   dot_at(weights, p, sums)
 //   kAddsEight                        whether there is only, for four inputs and four more at once:
 //   dot(weights, inputs, weights, inputs, sums)
 //   add(a, b), times_256(a)           of sums
@@ -76,6 +78,24 @@ void unpack_groups(const unsigned char* panel, size_t begin, size_t end, unsigne
       Dots::store_weights(out, read_weights<Dots, false>(Weights{}, codes, step, table));
       const auto high = read_weights<Dots, true>(Weights{}, codes, step, table);
       Dots::store_weights(out + Dots::kUnpackedBytes, high);
+    }
+  }
+}
+
+// The products of four inputs at `four` with each panel's weights, added to *sum_of(panel). One
+// panel's read the inputs out of memory, where there is such an instruction: an operation less to
+// start. Two panels share a register: a load less.
+template <class Dots, size_t kPanels, class SumOf>
+[[gnu::always_inline]] inline void add_products(
+    const typename Dots::Weights (&weights)[kPanels], const unsigned char* four, const SumOf& sum_of
+) {
+  if constexpr (kPanels == 1 && Dots::kReadsInputs) {
+    *sum_of(0) = Dots::dot_at(weights[0], four, *sum_of(0));
+  } else {
+    const auto inputs = Dots::broadcast_inputs(four);
+#pragma GCC unroll 2
+    for (size_t panel = 0; panel < kPanels; ++panel) {
+      *sum_of(panel) = Dots::dot(weights[panel], inputs, *sum_of(panel));
     }
   }
 }
