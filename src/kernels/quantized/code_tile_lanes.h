@@ -19,7 +19,7 @@ using SumsOfBytes = typename Dots::Sums[kPanels][kTokens][kSumsOfToken<Dots>];
 
 template <class Dots, class Weights, class Source, size_t kFour, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_four_codes(
-    const GroupPlace<kPanels, kTokens>& place, SumsOfBytes<Dots, kPanels, kTokens>& sums
+    const GroupPlace<Dots, kPanels, kTokens>& place, SumsOfBytes<Dots, kPanels, kTokens>& sums
 ) {
   typename Dots::Weights weights[kPanels];
 #pragma GCC unroll 2
@@ -48,7 +48,7 @@ template <
     size_t kPanels,
     size_t kTokens>
 [[gnu::always_inline]] inline void add_codes(
-    const GroupPlace<kPanels, kTokens>& place,
+    const GroupPlace<Dots, kPanels, kTokens>& place,
     SumsOfBytes<Dots, kPanels, kTokens>& sums,
     SumsOfBytes<Dots, kPanels, kTokens>& others
 ) {
@@ -63,7 +63,7 @@ template <
 // own (multiply_group()).
 template <class Dots, class Weights, class Source, size_t kPart, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void multiply_codes(
-    const GroupPlace<kPanels, kTokens>& place, SumsOfBytes<Dots, kPanels, kTokens>& sums
+    const GroupPlace<Dots, kPanels, kTokens>& place, SumsOfBytes<Dots, kPanels, kTokens>& sums
 ) {
   constexpr size_t kFours = kGroupFours / Weights::kParts;
   constexpr size_t kBegin = kPart * kFours;
@@ -131,7 +131,7 @@ template <class Dots>
 template <class Dots, class Weights, class Source, size_t kPart, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void multiply_parts(
     const CodedGroup& group,
-    const GroupPlace<kPanels, kTokens>& place,
+    const GroupPlace<Dots, kPanels, kTokens>& place,
     typename Dots::Floats (&values)[kPanels][kTokens]
 ) {
   using Floats = typename Dots::Floats;
@@ -192,7 +192,7 @@ void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   load_totals<Dots>(tile, totals);
   const size_t lines_per_group = tile.ahead.lines_per_group(tile.group_end - tile.group_begin);
   size_t next_line = 0;
-  GroupPlace<kPanels, kTokens> place = {{}, {{}, task.row_stride}};
+  GroupPlace<Dots, kPanels, kTokens> place = {{}, {{}, task.row_stride}};
   place.inputs.begin_at(row + tile.group_begin * task.value_bytes);
   CodedGroup at = {.panel_bytes = task.panel_bytes, .input_stride = task.row_stride};
   at.inputs = row + task.num_groups * task.value_bytes + tile.group_begin * sizeof(CodedInputs);

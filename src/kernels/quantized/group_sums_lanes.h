@@ -11,7 +11,7 @@ namespace {
 // Inputs 8 * step to + 4, or the four after those.
 template <class Dots, class Source, bool kHigh, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_four_inputs(
-    const GroupPlace<kPanels, kTokens>& place,
+    const GroupPlace<Dots, kPanels, kTokens>& place,
     size_t step,
     typename Dots::Table table,
     typename Dots::Sums (&sums)[kPanels][kTokens]
@@ -25,16 +25,14 @@ template <class Dots, class Source, bool kHigh, size_t kPanels, size_t kTokens>
   for (size_t token = 0; token < kTokens; ++token) {
     const unsigned char* const four =
         place.inputs.row(token) + (step * 8 + (kHigh ? 4 : 0)) * Dots::kInputBytes;
-    add_products<Dots>(weights, four, [&](size_t panel) {
-      return &sums[panel][token];
-    });
+    add_products<Dots>(weights, four, [&](size_t panel) { return &sums[panel][token]; });
   }
 }
 
 // Inputs 8 * step to + 8, where their products are added at once.
 template <class Dots, class Source, size_t kTokens>
 [[gnu::always_inline]] inline void add_eight_inputs(
-    const GroupPlace<1, kTokens>& place,
+    const GroupPlace<Dots, 1, kTokens>& place,
     size_t step,
     typename Dots::Table table,
     typename Dots::Sums (&sums)[1][kTokens]
@@ -56,7 +54,7 @@ template <class Dots, class Source, size_t kTokens>
 // start in each.
 template <class Dots, class Source, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void multiply_group(
-    const GroupPlace<kPanels, kTokens>& place,
+    const GroupPlace<Dots, kPanels, kTokens>& place,
     typename Dots::Table table,
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
@@ -115,7 +113,7 @@ template <class Dots, size_t kPanels, size_t kTokens, class Function>
 // the place goes on to the lower ones.
 template <class Dots, class Source, class Scales, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void sum_group(
-    GroupPlace<kPanels, kTokens>& place,
+    GroupPlace<Dots, kPanels, kTokens>& place,
     const unsigned char* starts,
     typename Dots::Table table,
     typename Dots::Sums (&sums)[kPanels][kTokens]

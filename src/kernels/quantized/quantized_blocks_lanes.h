@@ -50,10 +50,12 @@ struct Kernel {
   static constexpr bool kUnpacksPairs = !Dots::kUnpacks && std::is_same_v<Weights, Int4Weights>;
   using OfManyTiles = std::conditional_t<kUnpacksPairs, OfUnpacked, Kernel>;
 
-  // Of run_few(). Weights are unpacked in a few operations: that a block unpacks them once saves
-  // less than it waits for memory meanwhile, unless it is of many tokens
-  // (docs/benchmarks/cpu_changes.md, "Few tokens of words").
-  static constexpr size_t kFewTokensMax = Dots::kUnpacks ? 4 * kFewTokens : kFewTokens;
+  // Of run_few(): of a tile, more where products read inputs themselves, and at most. Weights are
+  // unpacked in a few operations: that a block unpacks them once saves less than it waits for
+  // memory, unless it is of many tokens (docs/benchmarks/cpu_changes.md, "Few tokens of words").
+  static constexpr size_t kFewTileTokens =
+      Dots::kReadsInputs && !kAreCodes<Weights> ? 2 * kFewTokens : kFewTokens;
+  static constexpr size_t kFewTokensMax = Dots::kUnpacks ? 4 * kFewTokens : kFewTileTokens;
 
   // Of a tile at most. Tokens whose both bytes are multiplied at once take two sums each.
   static constexpr size_t tile_tokens(size_t num_panels) {
@@ -109,12 +111,13 @@ void finish_tiles(
 // has its weights from memory and the others from a cache.
 template <class Kernel, size_t kPanels>
 void run_few(const QuantizedTask& task, const TilePlace& place) {
-  static_assert(kFewTokens <= Kernel::tile_tokens(1));
+  constexpr size_t kTileTokens = Kernel::kFewTileTokens;
+  static_assert(kTileTokens <= Kernel::tile_tokens(1));
   // Known to be one tile where that is all there may be.
-  constexpr bool kIsOneTile = Kernel::kFewTokensMax == kFewTokens;
+  constexpr bool kIsOneTile = Kernel::kFewTokensMax == kTileTokens;
   alignas(64) float sums[kPanels * Kernel::kFewTokensMax * kLanes];
   const TokenTiles tiles(
-      place.num_tokens, kIsOneTile ? 1 : (place.num_tokens + kFewTokens - 1) / kFewTokens
+      place.num_tokens, kIsOneTile ? 1 : (place.num_tokens + kTileTokens - 1) / kTileTokens
   );
   for (size_t panel = 0; panel < kPanels; ++panel) {
     for (size_t i = 0; i < tiles.num_tiles; ++i) {

@@ -84,7 +84,7 @@ template <class Dots, class Weights, class Source, size_t kPanels, size_t kToken
     const QuantizedTask& task,
     const QuantizedTile& tile,
     size_t group,
-    GroupPlace<kPanels, kTokens>& place
+    GroupPlace<Dots, kPanels, kTokens>& place
 ) {
   if constexpr (kAreUnpacked<Source>) {
     place.weights_at(
@@ -110,7 +110,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   load_totals<Dots>(tile, totals);
   const size_t lines_per_group = tile.ahead.lines_per_group(tile.group_end - tile.group_begin);
   size_t next_line = 0;
-  GroupPlace<kPanels, kTokens> place = {{}, {{}, task.row_stride}};
+  GroupPlace<Dots, kPanels, kTokens> place = {{}, {{}, task.row_stride}};
   place.inputs.begin_at(row + tile.group_begin * task.value_bytes);
   for (size_t group = tile.group_begin; group < tile.group_end; ++group) {
     place.inputs.forget_origins();

@@ -43,7 +43,7 @@ struct ScalesPlace {
 template <class Dots, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void add_scaled(
     GroupScales,
-    const GroupPlace<kPanels, kTokens>& place,
+    const GroupPlace<Dots, kPanels, kTokens>& place,
     const ScalesPlace& scales,
     const typename Dots::Sums (&sums)[kPanels][kTokens],
     typename Dots::Floats (&totals)[kPanels][kTokens]
@@ -90,7 +90,7 @@ template <class Dots>
 template <class Dots, class Scales, size_t kPanels, size_t kTokens>
 requires(Scales::kAreOfRows) [[gnu::always_inline]] inline void add_scaled(
     Scales,
-    const GroupPlace<kPanels, kTokens>&,
+    const GroupPlace<Dots, kPanels, kTokens>&,
     const ScalesPlace& scales,
     const typename Dots::Sums (&sums)[kPanels][kTokens],
     typename Dots::Floats (&totals)[kPanels][kTokens]

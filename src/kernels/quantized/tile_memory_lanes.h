@@ -10,10 +10,10 @@ namespace millrace {
 namespace {
 
 // Where one group of a tile lies.
-template <size_t kPanels, size_t kTokens>
+template <class Dots, size_t kPanels, size_t kTokens>
 struct GroupPlace {
   const unsigned char* weights[kPanels];
-  TokenRows<kTokens> inputs;
+  TokenRows<kTokens, kPanels == 1 && Dots::kReadsInputs ? 1 : 3> inputs;
 
   // Where the compiler sees what is between two panels, it keeps the sum of that and of each load's
   // offset, and sums of products in memory for want of registers.
