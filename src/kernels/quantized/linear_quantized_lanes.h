@@ -10,7 +10,8 @@ namespace {
 
 // That long are more than two terms of inputs for each weight; and more than Shape::kFewTerms, if
 // rows have no more groups (of each term) than these, so that inputs stay in the first cache until
-// the next panel. Not where weights are asked for ahead (QuantizedTask::output.hint_bytes).
+// the next panel. Where hints ask for weights, kFewTokens are few, whatever their terms, and where
+// they are near ones all that fit one tile (docs/decisions/0021).
 constexpr size_t kFewTermsOfLongRows = 2;
 constexpr size_t kFewGroups = 28;
 
@@ -21,7 +22,8 @@ bool are_few(const QuantizedTask& task, size_t num_tokens) {
   if constexpr (Kernel::Dots::kUnpacks) {
     return true;
   } else {
-    if (task.output.hint_bytes > 0) return true;
+    const size_t hint_bytes = task.output.hint_bytes;
+    if (hint_bytes > 0) return num_tokens <= kFewTokens || hint_bytes < kFarHintBytes;
     const size_t num_terms = task.value_bytes / kGroupInputs;
     const bool are_short_rows = task.num_groups * num_terms <= kFewGroups;
     const size_t num_terms_max = are_short_rows ? Kernel::Shape::kFewTerms : kFewTermsOfLongRows;

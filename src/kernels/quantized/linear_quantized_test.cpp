@@ -208,7 +208,7 @@ TEST(LinearQuantized, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
         for (const Isa isa : supported_isas()) {
           if (is_reference(isa)) continue;
           const auto& expected = reference_of(isa) == Isa::kReference ? by_groups : by_tiles;
-          for (const size_t hint_bytes : {0, 12288}) {  // none, and far ones
+          for (const size_t hint_bytes : {0, 4096, 12288}) {  // none, near ones, far ones
             ASSERT_EQ(bits_of(solve({isa, one, hint_bytes}, problem)), bits_of(expected))
                 << name_of(isa) << ' ' << name_of(quantization.format) << ' ' << shape.num_tokens
                 << " x " << shape.num_inputs << " x " << shape.num_outputs << ", hints "

@@ -23,7 +23,7 @@ constexpr TokenBlocks kBlocks = {
     .num_tokens_max = 256,
     .num_tile_tokens = 1};
 // Processors that want hints so far ahead (Zen 5) want those of many tokens in the first cache too,
-// others in the second (docs/decisions/0021).
+// not in the second, and five to eight tokens by two panels, not by one (docs/decisions/0021).
 constexpr size_t kFarHintBytes = 8 << 10;
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
 constexpr size_t kBlockWeightBytes = 16384;
