@@ -15,7 +15,7 @@ struct Dots : Avx512ByteDotsBase {
   [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
     return _mm512_dpbusd_epi32(sums, weights, inputs);
   }
-  // The compiler would broadcast once what two of these read.
+  // Of the function above gcc 12 makes a broadcast into a register and a product of it.
   [[gnu::always_inline]] static Sums dot_at(Weights weights, const unsigned char* p, Sums sums) {
     using Four = const unsigned char[4];
     const auto& four = *reinterpret_cast<Four*>(p);
