@@ -35,10 +35,12 @@ void for_panels(const Executor& executor, const PanelWork& work, const F& functi
   // same work takes eight times as long, a quarter of a millisecond for which others may wait.
   constexpr size_t kTileTokens = 16;
   constexpr size_t kPieceBytes = size_t{128} << 10;
-  const size_t piece_bytes_of_tiles = (executor.isa == Isa::kAmx ? size_t{2048} : size_t{256})
-                                      << 10;
+  constexpr size_t kPieceBytesOfTiles = size_t{256} << 10;
+  constexpr size_t kPieceBytesOfAmxTiles = size_t{2} << 20;
+  const size_t bytes_of_tiles =
+      executor.isa == Isa::kAmx ? kPieceBytesOfAmxTiles : kPieceBytesOfTiles;
   const size_t num_tiles = div_ceil(work.num_tokens, work.num_groups * kTileTokens);
-  const size_t piece_bytes = num_tiles == 1 ? kPieceBytes : piece_bytes_of_tiles / num_tiles;
+  const size_t piece_bytes = num_tiles == 1 ? kPieceBytes : bytes_of_tiles / num_tiles;
   const size_t piece_min = piece_bytes / (kPanelsTogether * work.panel_bytes);
   const size_t num_units = div_ceil(work.num_panels, kPanelsTogether);  // of a group
   executor.pool.read_soon(

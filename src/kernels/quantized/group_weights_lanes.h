@@ -16,8 +16,7 @@
 //   store_weights(p, w), load_weights(p)   unpacked ones
 //   broadcast_inputs(p), broadcast_sum(i)
 //   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
-//   kReadsInputs                      whether there is, too, with inputs out of memory:
-//   dot_at(weights, p, sums)
+//   dot_at(weights, p, sums)          the same with inputs out of memory, where there is such one
 //   kAddsEight                        whether there is only, for four inputs and four more at once:
 //   dot(weights, inputs, weights, inputs, sums)
 //   add(a, b), times_256(a)           of sums
@@ -28,6 +27,7 @@
 #include "kernels/lanes.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/scaled_sums_lanes.h"
+#include "kernels/quantized/tile_memory_lanes.h"
 
 namespace millrace {
 namespace {
@@ -89,7 +89,7 @@ template <class Dots, size_t kPanels, class SumOf>
 [[gnu::always_inline]] inline void add_products(
     const typename Dots::Weights (&weights)[kPanels], const unsigned char* four, const SumOf& sum_of
 ) {
-  if constexpr (kPanels == 1 && Dots::kReadsInputs) {
+  if constexpr (kPanels == 1 && kReadsInputs<Dots>) {
     *sum_of(0) = Dots::dot_at(weights[0], four, *sum_of(0));
   } else {
     const auto inputs = Dots::broadcast_inputs(four);

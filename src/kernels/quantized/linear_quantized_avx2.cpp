@@ -103,7 +103,6 @@ struct WordDots : DotsBase {
   static constexpr size_t kInputBytes = 2;
   static constexpr size_t kUnpackedBytes = 128;
   static constexpr bool kAddsEight = false;
-  static constexpr bool kReadsInputs = false;
 
   [[gnu::always_inline]] static Pair even_words(Bytes a) {
     const __m256i mask = _mm256_set1_epi16(0xFF);
@@ -144,7 +143,6 @@ struct ByteDots : DotsBase {
   static constexpr size_t kInputBytes = 1;
   static constexpr size_t kUnpackedBytes = 64;
   static constexpr bool kAddsEight = true;
-  static constexpr bool kReadsInputs = false;
 
   [[gnu::always_inline]] static Weights weights_of(Bytes bytes) { return bytes; }
   [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights weights) {

@@ -12,7 +12,6 @@ struct WordDots : Avx512DotsBase {
   static constexpr bool kUnpacks = true;
   static constexpr size_t kUnpackedBytes = 128;
   static constexpr bool kAddsEight = false;
-  static constexpr bool kReadsInputs = false;
 
   struct Weights {
     __m512i even;
@@ -48,7 +47,6 @@ struct WordDots : Avx512DotsBase {
 struct ByteDots : Avx512ByteDotsBase {
   static constexpr bool kUnpacks = true;
   static constexpr bool kAddsEight = true;
-  static constexpr bool kReadsInputs = false;
 
   [[gnu::always_inline]] static Sums dot(Weights a, Inputs x, Weights b, Inputs y, Sums sums) {
     const __m512i words = _mm512_add_epi16(_mm512_maddubs_epi16(a, x), _mm512_maddubs_epi16(b, y));

@@ -18,7 +18,7 @@ constexpr size_t kFewGroups = 28;
 // Whether so many tokens pass by one panel after the other.
 template <class Kernel>
 bool are_few(const QuantizedTask& task, size_t num_tokens) {
-  if (num_tokens > Kernel::kFewTokensMax) return false;
+  if (num_tokens > Kernel::few_tokens_max()) return false;
   if constexpr (Kernel::Dots::kUnpacks) {
     return true;
   } else {

@@ -50,17 +50,18 @@ struct Kernel {
   static constexpr bool kUnpacksPairs = !Dots::kUnpacks && std::is_same_v<Weights, Int4Weights>;
   using OfManyTiles = std::conditional_t<kUnpacksPairs, OfUnpacked, Kernel>;
 
-  // Of run_few(): of a tile, more where products read inputs themselves, and at most. Weights are
-  // unpacked in a few operations: that a block unpacks them once saves less than it waits for
-  // memory, unless it is of many tokens (docs/benchmarks/cpu_changes.md, "Few tokens of words").
-  static constexpr size_t kFewTileTokens =
-      Dots::kReadsInputs && !kAreCodes<Weights> ? 2 * kFewTokens : kFewTokens;
-  static constexpr size_t kFewTokensMax = Dots::kUnpacks ? 4 * kFewTokens : kFewTileTokens;
-
   // Of a tile at most. Tokens whose both bytes are multiplied at once take two sums each.
   static constexpr size_t tile_tokens(size_t num_panels) {
     if (!kAreCodes<Weights> || Dots::kInputBytes == 2) return Shape::tokens_for(num_panels);
     return num_panels == 1 ? kFewTokens : Shape::tokens_for(num_panels) / 2;
+  }
+
+  // Of run_few(): of one of its tiles, and at most. Weights are unpacked in a few operations: that
+  // a block unpacks them once saves less than it waits for memory meanwhile, unless it is of many
+  // tokens (docs/benchmarks/cpu_changes.md, "Few tokens of words").
+  static constexpr size_t few_tile_tokens() { return Dots::kUnpacks ? kFewTokens : tile_tokens(1); }
+  static constexpr size_t few_tokens_max() {
+    return Dots::kUnpacks ? 4 * kFewTokens : few_tile_tokens();
   }
 
   // A tile of one size.
@@ -111,11 +112,10 @@ void finish_tiles(
 // has its weights from memory and the others from a cache.
 template <class Kernel, size_t kPanels>
 void run_few(const QuantizedTask& task, const TilePlace& place) {
-  constexpr size_t kTileTokens = Kernel::kFewTileTokens;
+  constexpr size_t kTileTokens = Kernel::few_tile_tokens();
   static_assert(kTileTokens <= Kernel::tile_tokens(1));
-  // Known to be one tile where that is all there may be.
-  constexpr bool kIsOneTile = Kernel::kFewTokensMax == kTileTokens;
-  alignas(64) float sums[kPanels * Kernel::kFewTokensMax * kLanes];
+  constexpr bool kIsOneTile = Kernel::few_tokens_max() == kTileTokens;  // known when compiling
+  alignas(64) float sums[kPanels * Kernel::few_tokens_max() * kLanes];
   const TokenTiles tiles(
       place.num_tokens, kIsOneTile ? 1 : (place.num_tokens + kTileTokens - 1) / kTileTokens
   );

@@ -9,11 +9,17 @@
 namespace millrace {
 namespace {
 
+// Whether there is a product whose inputs come out of memory (group_weights_lanes.h).
+template <class Dots>
+constexpr bool kReadsInputs = requires {
+  &Dots::dot_at;
+};
+
 // Where one group of a tile lies.
 template <class Dots, size_t kPanels, size_t kTokens>
 struct GroupPlace {
   const unsigned char* weights[kPanels];
-  TokenRows<kTokens, kPanels == 1 && Dots::kReadsInputs ? 1 : 3> inputs;
+  TokenRows<kTokens, kPanels == 1 && kReadsInputs<Dots> ? 1 : 3> inputs;
 
   // Where the compiler sees what is between two panels, it keeps the sum of that and of each load's
   // offset, and sums of products in memory for want of registers.
