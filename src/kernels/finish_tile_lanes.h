@@ -75,8 +75,9 @@ void finish_tile(const LinearTask& task, const TilePlace& place, const float* su
 }
 
 // Asks for what finish_tile() will write, before the sums are computed: stores wait for their lines
-// one after the other, and rows of a long batch lie far apart.
-inline void ask_for_outputs(const LinearTask& task, const TilePlace& place) {
+// one after the other, and rows of a long batch lie far apart. A call of its own would be dropped:
+// to gcc 12 a function that only prefetches has no effect.
+[[gnu::always_inline]] inline void ask_for_outputs(const LinearTask& task, const TilePlace& place) {
   const size_t panels_per_line = task.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
   const float* out =
       task.out + place.token_begin * task.out_stride + place.panel_begin / panels_per_line * kLanes;

@@ -190,7 +190,6 @@ void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   const unsigned char* const panels = task.panels + tile.panel * task.panel_bytes;
   Floats totals[kPanels][kTokens];
   load_totals<Dots>(tile, totals);
-  const size_t lines_per_group = tile.ahead.lines_per_group(tile.group_end - tile.group_begin);
   size_t next_line = 0;
   GroupPlace<Dots, kPanels, kTokens> place = {{}, {{}, task.row_stride}};
   place.inputs.begin_at(row + tile.group_begin * task.value_bytes);
@@ -204,7 +203,7 @@ void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
     Floats values[kPanels][kTokens];
     multiply_parts<Dots, Weights, Source, 0>(at, place, values);
     if constexpr (kLooksAhead<Source, kPanels>) {
-      ask_for_weights(tile.ahead, next_line, lines_per_group);
+      ask_for_weights(tile.ahead, next_line);
     }
 #pragma GCC unroll 2
     for (size_t panel = 0; panel < kPanels; ++panel) {

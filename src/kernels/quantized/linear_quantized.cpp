@@ -148,6 +148,12 @@ EncodedInputs inputs_of(
   return {place.data(), tiles.tile_bytes, tiles.rows};
 }
 
+// Looking up codes takes places of products on Intel's processors, which prefer that level, and on
+// Zen 4 places that nobody else wants (docs/decisions/0035).
+bool unpacks_int4(Isa isa) {
+  return isa == Isa::kAvx512Vnni;
+}
+
 // Without its thread's scratch.
 QuantizedTask make_task(
     const Executor& executor,
@@ -164,6 +170,7 @@ QuantizedTask make_task(
       .value_bytes =
           EncodedRows::value_bytes(args.rounding, input_form(executor.isa, args.rounding)),
       .has_row_scales = has_row_scales(args.rounding),
+      .unpacks_int4 = unpacks_int4(executor.isa),
       .panels = static_cast<const unsigned char*>(args.weights.data()) + first_panel * panel_bytes,
       .panel_bytes = panel_bytes,
       .output =

@@ -1,15 +1,11 @@
 // How linear_quantized passes a panel or two by a block of tokens, tile by tile
-// (quantized_tile_lanes.h), on sixteen lanes. See lanes.h for the rules of this file. A type
-// `Shape` says how many tokens a tile has, tokens_for(panels), for one panel and for two.
+// (quantized_kernel_lanes.h), on sixteen lanes. See lanes.h for the rules of this file.
 #pragma once
-
-#include <type_traits>
 
 #include "kernels/lanes.h"
 #include "kernels/linear_lanes.h"
-#include "kernels/quantized/code_tile_lanes.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
-#include "kernels/quantized/quantized_tile_lanes.h"
+#include "kernels/quantized/quantized_kernel_lanes.h"
 #include "kernels/token_blocks.h"
 
 namespace millrace {
@@ -27,73 +23,6 @@ constexpr TokenBlocks kBlocks = {
 constexpr size_t kFarHintBytes = 8 << 10;
 // Of two panels, the part that stays in the first cache while all tokens of a block pass by.
 constexpr size_t kBlockWeightBytes = 16384;
-// Up to so many tokens may take one panel after another: one stream of reads, which is what the
-// processor fetches ahead best (32 GB/s instead of 24 with one token and a thread for each core of
-// Zen 4, docs/benchmarks/cpu_changes.md). More of them share the loads of two panels, and ask for
-// the next two meanwhile: they compute for so long that the processor forgets what it fetches
-// ahead.
-constexpr size_t kFewTokens = 4;
-
-// What is multiplied and how. Weights is what panels keep, Source the same or as they were
-// unpacked.
-template <class Dots_, class Shape_, class Weights_, class Scales_, class Source_ = Weights_>
-struct Kernel {
-  using Dots = Dots_;
-  using Shape = Shape_;
-  using Weights = Weights_;
-  using Scales = Scales_;
-  using Source = Source_;
-  using OfUnpacked = Kernel<Dots, Shape, Weights, Scales, Unpacked<Weights>>;
-
-  // Whether tiles of two panels multiply weights that were unpacked for them, where there are more
-  // than two tiles: looking up the weights of int4 takes places of products.
-  static constexpr bool kUnpacksPairs = !Dots::kUnpacks && std::is_same_v<Weights, Int4Weights>;
-  using OfManyTiles = std::conditional_t<kUnpacksPairs, OfUnpacked, Kernel>;
-
-  // Of a tile at most. Tokens whose both bytes are multiplied at once take two sums each.
-  static constexpr size_t tile_tokens(size_t num_panels) {
-    if (!kAreCodes<Weights> || Dots::kInputBytes == 2) return Shape::tokens_for(num_panels);
-    return num_panels == 1 ? kFewTokens : Shape::tokens_for(num_panels) / 2;
-  }
-
-  // Of run_few(): of one of its tiles, and at most. Weights are unpacked in a few operations: that
-  // a block unpacks them once saves less than it waits for memory meanwhile, unless it is of many
-  // tokens (docs/benchmarks/cpu_changes.md, "Few tokens of words").
-  static constexpr size_t few_tile_tokens() { return Dots::kUnpacks ? kFewTokens : tile_tokens(1); }
-  static constexpr size_t few_tokens_max() {
-    return Dots::kUnpacks ? 4 * kFewTokens : few_tile_tokens();
-  }
-
-  // A tile of one size.
-  template <size_t kPanels, size_t kTokens>
-  static void add_tile(const QuantizedTask& task, const QuantizedTile& tile) {
-    if constexpr (kAreCodes<Weights>) {
-      add_code_groups<Dots, Weights, Source, kPanels, kTokens>(task, tile);
-    } else {
-      add_groups<Dots, Weights, Source, Scales, kPanels, kTokens>(task, tile);
-    }
-  }
-
-  static void unpack(const unsigned char* panel, size_t begin, size_t end, unsigned char* out) {
-    if constexpr (kAreCodes<Weights>) {
-      unpack_code_groups<Dots, Weights>(panel, begin, end, out);
-    } else {
-      unpack_groups<Dots, Weights>(panel, begin, end, out);
-    }
-  }
-};
-
-// For 1 .. tile_tokens() tokens.
-template <class Kernel, size_t kPanels, size_t kTokens = 1>
-void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, size_t num_tokens) {
-  if constexpr (kTokens <= Kernel::tile_tokens(kPanels)) {
-    if (num_tokens != kTokens) {
-      return run_quantized_tile<Kernel, kPanels, kTokens + 1>(task, tile, num_tokens);
-    }
-    Kernel::template add_tile<kPanels, kTokens>(task, tile);
-  }
-}
-
 // What follows the sums of all tiles of a block, which lie tile after tile, a tile's panels one
 // after the other.
 template <class Floats>
@@ -137,74 +66,89 @@ void run_few(const QuantizedTask& task, const TilePlace& place) {
   finish_tiles<typename Kernel::Dots::Floats>(task, place, tiles, sums);
 }
 
-// Part `index` of `count` of the next kPanels panels, which lie one after the other. Past the last
-// panel hints ask for what nobody reads.
-template <size_t kPanels>
-WeightsAhead share_of_next(
-    const QuantizedTask& task, const TilePlace& place, size_t index, size_t count
-) {
-  const size_t num_lines = kPanels * task.panel_bytes / 64;
-  const size_t first = num_lines * index / count;
-  const size_t last = num_lines * (index + 1) / count;
-  const unsigned char* next = task.panels + (place.panel_begin + kPanels) * task.panel_bytes;
-  return {
-      .data = next + first * 64,
-      .num_lines = last - first,
-      .is_soon = task.output.hint_bytes >= kFarHintBytes,
-  };
-}
+// The panels after those of `place`, as many as they are, which lie one after the other: so many
+// tiles ask for a share of their lines each, with so many groups of each pass. Past the last panel
+// hints ask for what nobody reads.
+struct NextPanels {
+  const unsigned char* data;
+  size_t num_lines;
+  size_t lines_per_tile;
+  bool is_soon;
+
+  NextPanels(const QuantizedTask& task, const TilePlace& place, size_t num_tiles)
+      : data(task.panels + (place.panel_begin + place.num_panels) * task.panel_bytes),
+        num_lines(place.num_panels * task.panel_bytes / 64),
+        lines_per_tile((num_lines + num_tiles - 1) / num_tiles),
+        is_soon(task.output.hint_bytes >= kFarHintBytes) {}
+
+  size_t lines_per_group(size_t num_groups) const {
+    return (lines_per_tile + num_groups - 1) / num_groups;
+  }
+  WeightsAhead share(size_t tile, size_t lines_each) const {
+    const size_t before = tile * lines_per_tile;
+    const size_t first = before < num_lines ? before : num_lines;
+    const size_t rest = num_lines - first;
+    return {data + first * 64, rest < lines_per_tile ? rest : lines_per_tile, lines_each, is_soon};
+  }
+};
 
 // kPanels panels for a block of tokens, at once.
 template <class Kernel, size_t kPanels>
 void run_block(const QuantizedTask& task, const TilePlace& place) {
   alignas(64) float sums[kPanels * kBlocks.num_tokens_max * kLanes];
   constexpr size_t kTokensMax = Kernel::tile_tokens(kPanels);
-  constexpr size_t kGroupBytes = Kernel::kUnpacksPairs ? kUnpackedGroupBytes<typename Kernel::Dots>
-                                                       : Kernel::Weights::kGroupBytes;
-  constexpr size_t kBlockGroups = kBlockWeightBytes / (kPanels * kGroupBytes);
   alignas(64) unsigned char unpacked[Kernel::kUnpacksPairs ? kBlockWeightBytes : 1];
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
   const TokenTiles tiles(place.num_tokens, num_tiles);
   // Two tiles are soon done: the second finds all groups in the second cache.
   const bool is_short = num_tiles <= 2;
-  const size_t num_passes = is_short ? 1 : (task.num_groups + kBlockGroups - 1) / kBlockGroups;
-  const auto pass_begin = [&](size_t pass) { return task.num_groups * pass / num_passes; };
+  const bool unpacks = Kernel::kUnpacksPairs && task.unpacks_int4 && !is_short;
+  const size_t group_bytes =
+      unpacks ? kUnpackedGroupBytes<typename Kernel::Dots> : Kernel::Weights::kGroupBytes;
+  const size_t block_groups = kBlockWeightBytes / (kPanels * group_bytes);
+  const size_t num_passes = is_short ? 1 : (task.num_groups + block_groups - 1) / block_groups;
+  const NextPanels next(task, place, num_passes * num_tiles);
+  size_t group_begin = 0;
+  size_t step = 0;
   for (size_t pass = 0; pass < num_passes; ++pass) {
+    const size_t group_end = task.num_groups * (pass + 1) / num_passes;
+    const size_t lines_per_group = next.lines_per_group(group_end - group_begin);
     const bool is_last = pass + 1 == num_passes;
-    if (Kernel::kUnpacksPairs && !is_short) {
+    if (unpacks) {
       for (size_t panel = 0; panel < kPanels; ++panel) {
         Kernel::unpack(
             task.panels + (place.panel_begin + panel) * task.panel_bytes,
-            pass_begin(pass),
-            pass_begin(pass + 1),
+            group_begin,
+            group_end,
             unpacked + panel * (kBlockWeightBytes / kPanels)
         );
       }
     }
-    for (size_t i = 0; i < num_tiles; ++i) {
+    for (size_t i = 0; i < num_tiles; ++i, ++step) {
       const size_t begin = tiles.begin(i);
       const size_t count = tiles.count(i);
-      const size_t step = pass * num_tiles + i;
       const QuantizedTile tile = {
           .panel = place.panel_begin,
           .token = place.token_begin + begin,
-          .group_begin = pass_begin(pass),
-          .group_end = pass_begin(pass + 1),
+          .group_begin = group_begin,
+          .group_end = group_end,
           .sums = sums + begin * kPanels * kLanes,
           .unpacked = unpacked,
           .unpacked_stride = kBlockWeightBytes / kPanels,
-          .ahead = share_of_next<kPanels>(task, place, step, num_passes * num_tiles),
+          .ahead = next.share(step, lines_per_group),
       };
-      if (is_short) {
-        run_quantized_tile<Kernel, kPanels>(task, tile, count);
-      } else {
+      const TilePlace done = {place.panel_begin, kPanels, tile.token, count};
+      if (is_last) ask_for_outputs(task.output, done);
+      if (unpacks) {
         run_quantized_tile<typename Kernel::OfManyTiles, kPanels>(task, tile, count);
+      } else {
+        run_quantized_tile<Kernel, kPanels>(task, tile, count);
       }
       if (is_last) {
-        const TilePlace done = {place.panel_begin, kPanels, tile.token, count};
         finish_tile<typename Kernel::Dots::Floats>(task.output, done, tile.sums);
       }
     }
+    group_begin = group_end;
   }
 }
 
@@ -218,14 +162,14 @@ void run_unpacked_block(const QuantizedTask& task, const TilePlace& place) {
   const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
   const TokenTiles tiles(place.num_tokens, num_tiles);
   const size_t num_passes = (task.num_groups + kBlockGroups - 1) / kBlockGroups;
-  const auto pass_begin = [&](size_t pass) { return task.num_groups * pass / num_passes; };
-  const size_t num_steps = kPanels * num_passes * num_tiles;
+  const NextPanels next(task, place, kPanels * num_passes * num_tiles);
   size_t step = 0;
   for (size_t panel = 0; panel < kPanels; ++panel) {
+    const size_t index = place.panel_begin + panel;
+    size_t group_begin = 0;
     for (size_t pass = 0; pass < num_passes; ++pass) {
-      const size_t index = place.panel_begin + panel;
-      const size_t group_begin = pass_begin(pass);
-      const size_t group_end = pass_begin(pass + 1);
+      const size_t group_end = task.num_groups * (pass + 1) / num_passes;
+      const size_t lines_per_group = next.lines_per_group(group_end - group_begin);
       Kernel::unpack(task.panels + index * task.panel_bytes, group_begin, group_end, unpacked);
       for (size_t i = 0; i < num_tiles; ++i, ++step) {
         const size_t begin = tiles.begin(i);
@@ -237,10 +181,14 @@ void run_unpacked_block(const QuantizedTask& task, const TilePlace& place) {
             .group_end = group_end,
             .sums = sums + (begin * kPanels + panel * count) * kLanes,
             .unpacked = unpacked,
-            .ahead = share_of_next<kPanels>(task, place, step, num_steps),
+            .ahead = next.share(step, lines_per_group),
         };
+        if (panel + 1 == kPanels && pass + 1 == num_passes) {
+          ask_for_outputs(task.output, {place.panel_begin, kPanels, tile.token, count});
+        }
         run_quantized_tile<typename Kernel::OfUnpacked, 1>(task, tile, count);
       }
+      group_begin = group_end;
     }
   }
   finish_tiles<typename Kernel::Dots::Floats>(task, place, tiles, sums);

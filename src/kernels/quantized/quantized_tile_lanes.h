@@ -108,7 +108,6 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   const typename Dots::Table table = Dots::load_table(kInt4Codes);
   Floats totals[kPanels][kTokens];  // in registers: every index is known when compiling
   load_totals<Dots>(tile, totals);
-  const size_t lines_per_group = tile.ahead.lines_per_group(tile.group_end - tile.group_begin);
   size_t next_line = 0;
   GroupPlace<Dots, kPanels, kTokens> place = {{}, {{}, task.row_stride}};
   place.inputs.begin_at(row + tile.group_begin * task.value_bytes);
@@ -125,7 +124,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
     typename Dots::Sums sums[kPanels][kTokens];
     sum_group<Dots, Source, Scales>(place, starts, table, sums);
     if constexpr (kLooksAhead<Source, kPanels>) {
-      ask_for_weights(tile.ahead, next_line, lines_per_group);
+      ask_for_weights(tile.ahead, next_line);
     }
     add_scaled<Dots>(Scales{}, place, scales, sums, totals);
     place.inputs.advance(kGroupInputs * Dots::kInputBytes);

@@ -38,11 +38,8 @@ struct GroupPlace {
 struct WeightsAhead {
   const unsigned char* data = nullptr;
   size_t num_lines = 0;
+  size_t lines_per_group = 0;
   bool is_soon = false;  // so that they come into the first cache, not into the second
-
-  [[gnu::always_inline]] size_t lines_per_group(size_t num_groups) const {
-    return (num_lines + num_groups - 1) / num_groups;
-  }
 };
 
 // For weights that are read once, into the first cache.
@@ -52,10 +49,9 @@ template <size_t kNumBytes>
   for (size_t i = 0; i < kNumBytes; i += 64) __builtin_prefetch(data + i, 0, 3);
 }
 
-// For the next num_lines.
-[[gnu::always_inline]] inline void ask_for_weights(
-    const WeightsAhead& ahead, size_t& next_line, size_t num_lines
-) {
+// With one group.
+[[gnu::always_inline]] inline void ask_for_weights(const WeightsAhead& ahead, size_t& next_line) {
+  const size_t num_lines = ahead.lines_per_group;
   for (size_t i = 0; i < num_lines && next_line < ahead.num_lines; ++i, ++next_line) {
     const unsigned char* line = ahead.data + next_line * 64;
     ahead.is_soon ? __builtin_prefetch(line, 0, 3) : __builtin_prefetch(line, 0, 2);
