@@ -190,7 +190,7 @@ void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   const unsigned char* const panels = task.panels + tile.panel * task.panel_bytes;
   Floats totals[kPanels][kTokens];
   load_totals<Dots>(tile, totals);
-  size_t next_line = 0;
+  WeightsAhead ahead = tile.ahead;
   GroupPlace<Dots, kPanels, kTokens> place = {{}, {{}, task.row_stride}};
   place.inputs.begin_at(row + tile.group_begin * task.value_bytes);
   CodedGroup at = {.panel_bytes = task.panel_bytes, .input_stride = task.row_stride};
@@ -202,9 +202,7 @@ void add_code_groups(const QuantizedTask& task, const QuantizedTile& tile) {
     at.bases = panels + Weights::kLayout.bases_offset(group);
     Floats values[kPanels][kTokens];
     multiply_parts<Dots, Weights, Source, 0>(at, place, values);
-    if constexpr (kLooksAhead<Source, kPanels>) {
-      ask_for_weights(tile.ahead, next_line);
-    }
+    if constexpr (kLooksAhead<Source, kPanels>) ahead.ask_for_rest(0);
 #pragma GCC unroll 2
     for (size_t panel = 0; panel < kPanels; ++panel) {
       const unsigned char* of_token = at.inputs;

@@ -49,6 +49,17 @@ template <class Dots, class Source, size_t kTokens>
   }
 }
 
+// What a tile asks for while it adds a group's products, of which `first_step` of `num_steps` (of
+// both bytes) is the next. Not a function to pass: to gcc 12 one that only prefetches has no
+// effect.
+struct StepHints {
+  const WeightsAhead& ahead;
+  size_t first_step;
+  size_t num_steps;
+
+  [[gnu::always_inline]] void at(size_t step) const { ahead.ask_at(first_step + step, num_steps); }
+};
+
 // Adds the products of one group, or of a byte of its inputs, to `sums`. Where these are few, every
 // other four inputs have sums of their own, because a product takes several cycles and one or two
 // start in each.
@@ -56,6 +67,7 @@ template <class Dots, class Source, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void multiply_group(
     const GroupPlace<Dots, kPanels, kTokens>& place,
     typename Dots::Table table,
+    const StepHints& hints,
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
   if constexpr (Dots::kAddsEight) {
@@ -66,7 +78,9 @@ template <class Dots, class Source, size_t kPanels, size_t kTokens>
   } else if constexpr (kPanels * kTokens > Dots::kFewSums) {
 #pragma GCC unroll 8
     for (size_t step = 0; step < kGroupSteps; ++step) {
+      if constexpr (kLooksAhead<Source, kPanels>) hints.at(2 * step);
       add_four_inputs<Dots, Source, false>(place, step, table, sums);
+      if constexpr (kLooksAhead<Source, kPanels>) hints.at(2 * step + 1);
       add_four_inputs<Dots, Source, true>(place, step, table, sums);
     }
   } else {
@@ -80,7 +94,9 @@ template <class Dots, class Source, size_t kPanels, size_t kTokens>
     }
 #pragma GCC unroll 8
     for (size_t step = 0; step < kGroupSteps; ++step) {
+      if constexpr (kLooksAhead<Source, kPanels>) hints.at(2 * step);
       add_four_inputs<Dots, Source, false>(place, step, table, sums);
+      if constexpr (kLooksAhead<Source, kPanels>) hints.at(2 * step + 1);
       add_four_inputs<Dots, Source, true>(place, step, table, others);
     }
 #pragma GCC unroll 8
@@ -109,24 +125,27 @@ template <class Dots, size_t kPanels, size_t kTokens, class Function>
   }
 }
 
-// The sums of a group's products. Of inputs in two bytes those of the upper ones come first, and
-// the place goes on to the lower ones.
+// The sums of a group's products, and what is asked for meanwhile. Of inputs in two bytes those of
+// the upper ones come first, and the place goes on to the lower ones.
 template <class Dots, class Source, class Scales, size_t kPanels, size_t kTokens>
 [[gnu::always_inline]] inline void sum_group(
     GroupPlace<Dots, kPanels, kTokens>& place,
     const unsigned char* starts,
     typename Dots::Table table,
+    WeightsAhead& ahead,
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
   using Sums = typename Dots::Sums;
+  constexpr bool kAreTwoBytes = Scales::kAreOfNumbers && Dots::kInputBytes == 1;
+  constexpr size_t kNumSteps = 2 * kGroupSteps * (kAreTwoBytes ? 2 : 1);
   const size_t stride = place.inputs.stride;
-  if constexpr (Scales::kAreOfNumbers && Dots::kInputBytes == 1) {
+  if constexpr (kAreTwoBytes) {
 #pragma GCC unroll 8
     for (size_t panel = 0; panel < kPanels; ++panel) {
 #pragma GCC unroll 12
       for (size_t token = 0; token < kTokens; ++token) sums[panel][token] = Dots::broadcast_sum(0);
     }
-    multiply_group<Dots, Source>(place, table, sums);
+    multiply_group<Dots, Source>(place, table, {ahead, 0, kNumSteps}, sums);
     for_starts<Dots, kPanels, kTokens>(starts, stride, [&](size_t panel, size_t token, Sums start) {
       sums[panel][token] = Dots::add(Dots::times_256(sums[panel][token]), start);
     });
@@ -139,7 +158,11 @@ template <class Dots, class Source, class Scales, size_t kPanels, size_t kTokens
       sums[panel][token] = start;
     });
   }
-  multiply_group<Dots, Source>(place, table, sums);
+  constexpr size_t kStepsBefore = kAreTwoBytes ? 2 * kGroupSteps : 0;
+  multiply_group<Dots, Source>(place, table, {ahead, kStepsBefore, kNumSteps}, sums);
+  if constexpr (kLooksAhead<Source, kPanels>) {
+    ahead.ask_for_rest(Dots::kAddsEight ? 0 : kNumSteps);
+  }
 }
 
 }  // namespace

@@ -67,28 +67,23 @@ void run_few(const QuantizedTask& task, const TilePlace& place) {
 }
 
 // The panels after those of `place`, as many as they are, which lie one after the other: so many
-// tiles ask for a share of their lines each, with so many groups of each pass. Past the last panel
-// hints ask for what nobody reads.
+// tiles ask for a share of their lines each, with so many groups of each pass, rounded upwards.
+// Past the last panel hints ask for what nobody reads.
 struct NextPanels {
   const unsigned char* data;
-  size_t num_lines;
   size_t lines_per_tile;
   bool is_soon;
 
   NextPanels(const QuantizedTask& task, const TilePlace& place, size_t num_tiles)
       : data(task.panels + (place.panel_begin + place.num_panels) * task.panel_bytes),
-        num_lines(place.num_panels * task.panel_bytes / 64),
-        lines_per_tile((num_lines + num_tiles - 1) / num_tiles),
+        lines_per_tile((place.num_panels * task.panel_bytes / 64 + num_tiles - 1) / num_tiles),
         is_soon(task.output.hint_bytes >= kFarHintBytes) {}
 
   size_t lines_per_group(size_t num_groups) const {
     return (lines_per_tile + num_groups - 1) / num_groups;
   }
   WeightsAhead share(size_t tile, size_t lines_each) const {
-    const size_t before = tile * lines_per_tile;
-    const size_t first = before < num_lines ? before : num_lines;
-    const size_t rest = num_lines - first;
-    return {data + first * 64, rest < lines_per_tile ? rest : lines_per_tile, lines_each, is_soon};
+    return {data + tile * lines_per_tile * 64, lines_each, is_soon};
   }
 };
 

@@ -108,7 +108,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
   const typename Dots::Table table = Dots::load_table(kInt4Codes);
   Floats totals[kPanels][kTokens];  // in registers: every index is known when compiling
   load_totals<Dots>(tile, totals);
-  size_t next_line = 0;
+  WeightsAhead ahead = tile.ahead;
   GroupPlace<Dots, kPanels, kTokens> place = {{}, {{}, task.row_stride}};
   place.inputs.begin_at(row + tile.group_begin * task.value_bytes);
   for (size_t group = tile.group_begin; group < tile.group_end; ++group) {
@@ -122,10 +122,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
         .inputs = starts + task.num_groups * sizeof(int),
     };
     typename Dots::Sums sums[kPanels][kTokens];
-    sum_group<Dots, Source, Scales>(place, starts, table, sums);
-    if constexpr (kLooksAhead<Source, kPanels>) {
-      ask_for_weights(tile.ahead, next_line);
-    }
+    sum_group<Dots, Source, Scales>(place, starts, table, ahead, sums);
     add_scaled<Dots>(Scales{}, place, scales, sums, totals);
     place.inputs.advance(kGroupInputs * Dots::kInputBytes);
   }

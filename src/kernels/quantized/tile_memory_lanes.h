@@ -33,13 +33,30 @@ struct GroupPlace {
 };
 
 // Lines of weights that a tile asks memory for while it computes: a share of what later tiles are
-// the first to read. A few with each group, because all at once they take the places of the first
-// cache's own misses, which then wait for memory too.
+// the first to read. So many go with each group, and those one by one between its products: all at
+// once they take the places of the first cache's own misses, which then wait for memory too.
 struct WeightsAhead {
   const unsigned char* data = nullptr;
-  size_t num_lines = 0;
   size_t lines_per_group = 0;
   bool is_soon = false;  // so that they come into the first cache, not into the second
+
+  // Before product `step` of `num_steps`, at which a line of this group may be asked for: at every
+  // other first.
+  [[gnu::always_inline]] void ask_at(size_t step, size_t num_steps) const {
+    ask(step % 2 == 0 ? step / 2 : (num_steps + step) / 2);
+  }
+  // After them: the lines beyond so many. On to those of the next group.
+  [[gnu::always_inline]] void ask_for_rest(size_t num_steps) {
+    for (size_t line = num_steps; line < lines_per_group; ++line) ask(line);
+    data += lines_per_group * 64;
+  }
+
+ private:
+  [[gnu::always_inline]] void ask(size_t line) const {
+    if (line >= lines_per_group) return;
+    const unsigned char* p = data + line * 64;
+    is_soon ? __builtin_prefetch(p, 0, 3) : __builtin_prefetch(p, 0, 2);
+  }
 };
 
 // For weights that are read once, into the first cache.
@@ -47,15 +64,6 @@ template <size_t kNumBytes>
 [[gnu::always_inline]] inline void ask_for_bytes(const unsigned char* data) {
 #pragma GCC unroll 16
   for (size_t i = 0; i < kNumBytes; i += 64) __builtin_prefetch(data + i, 0, 3);
-}
-
-// With one group.
-[[gnu::always_inline]] inline void ask_for_weights(const WeightsAhead& ahead, size_t& next_line) {
-  const size_t num_lines = ahead.lines_per_group;
-  for (size_t i = 0; i < num_lines && next_line < ahead.num_lines; ++i, ++next_line) {
-    const unsigned char* line = ahead.data + next_line * 64;
-    ahead.is_soon ? __builtin_prefetch(line, 0, 3) : __builtin_prefetch(line, 0, 2);
-  }
 }
 
 }  // namespace
