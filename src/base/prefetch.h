@@ -13,8 +13,6 @@ inline constexpr size_t kCacheLineBytes = 64;
 // To the second-level cache: the first is small, and has few places for its own misses. `data` may
 // point anywhere.
 inline void prefetch(const void* data, size_t num_bytes) {
-  // To gcc 12 a function that only prefetches has no effect, and calls of it are dropped.
-  asm volatile("");
   const auto* line = static_cast<const char*>(data);
   for (size_t i = 0; i < num_bytes; i += kCacheLineBytes) __builtin_prefetch(line + i, 0, 2);
 }

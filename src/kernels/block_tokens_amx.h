@@ -107,11 +107,6 @@ class BlockTokens {
     return rest < kTileRows ? rest : kTileRows;
   }
 
-  // Before finish() of all tokens.
-  void ask_for_outputs(size_t panel, size_t num_panels) const {
-    if (task_.out_tiles != nullptr) return;
-    millrace::ask_for_outputs(task_, {panel, num_panels, token_begin_, num_tokens_});
-  }
   // `sums`: a tile's, [num_panels][num_tokens_at(token)][16].
   void finish(size_t token, size_t panel, size_t num_panels, float* sums) const {
     const TilePlace place = {panel, num_panels, token_begin_ + token, num_tokens_at(token)};

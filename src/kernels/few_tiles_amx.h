@@ -30,7 +30,6 @@ class FewTiles {
     if (panel == panel_end) return;
     unpack(panel, 0);
     for (; panel < panel_end; panel += kPanels) {
-      tokens_.ask_for_outputs(panel, kPanels);
       each_sum<kTiles, kPanels>([]<int kSum>(size_t, size_t) { clear_tile<kSum>(); });
       multiply_panels<0>(panel, panel_end);
       each_sum<kTiles, kPanels>([&]<int kSum>(size_t i, size_t tile) {

@@ -75,8 +75,9 @@ void finish_tile(const LinearTask& task, const TilePlace& place, const float* su
 }
 
 // Asks for what finish_tile() will write, before the sums are computed: stores wait for their lines
-// one after the other, and rows of a long batch lie far apart. A call of its own would be dropped:
-// to gcc 12 a function that only prefetches has no effect.
+// one after the other, and rows of a long batch lie far apart. To gcc 12 a function that only
+// prefetches has no effect: it would drop calls of this one, and drops those of a function that
+// does nothing but call it (tests/instructions).
 [[gnu::always_inline]] inline void ask_for_outputs(const LinearTask& task, const TilePlace& place) {
   const size_t panels_per_line = task.epilogue == LinearEpilogue::kSiluMul ? 2 : 1;
   const float* out =

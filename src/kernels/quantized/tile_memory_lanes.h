@@ -33,8 +33,9 @@ struct GroupPlace {
 };
 
 // Lines of weights that a tile asks memory for while it computes: a share of what later tiles are
-// the first to read. So many go with each group, and those one by one between its products: all at
-// once they take the places of the first cache's own misses, which then wait for memory too.
+// the first to read. So many go with each group, one by one between its products where the tile
+// calls ask_at(): all at once they take the places of the first cache's own misses, which then wait
+// for memory too.
 struct WeightsAhead {
   const unsigned char* data = nullptr;
   size_t lines_per_group = 0;
