@@ -87,16 +87,32 @@ bool is_amd() {
   return is_made_by(signature_AMD_ebx);
 }
 
-// Bits 8 to 11 of EAX of leaf 1, and if they are all set bits 20 to 27 on top.
-unsigned family() {
-  constexpr unsigned kExtended = 0xF;
+// EAX of leaf 1.
+unsigned signature() {
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
-  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return 0;
-  const unsigned base = (eax >> 8) & 0xF;
-  return base == kExtended ? base + ((eax >> 20) & 0xFF) : base;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 ? eax : 0;
+}
+
+// Bits 8 to 11 of the signature, and if they are all set bits 20 to 27 on top.
+unsigned family() {
+  constexpr unsigned kExtended = 0xF;
+  const unsigned base = (signature() >> 8) & 0xF;
+  return base == kExtended ? base + ((signature() >> 20) & 0xFF) : base;
+}
+
+// Of AMD's: bits 4 to 7 of the signature, bits 16 to 19 on top.
+unsigned model() {
+  return ((signature() >> 4) & 0xF) | ((signature() >> 12) & 0xF0);
+}
+
+// And Zen+. Zen 2 is of the same family.
+bool is_zen1() {
+  constexpr unsigned kZen1And2 = 23;
+  constexpr unsigned kFirstZen2 = 0x30;
+  return is_amd() && family() == kZen1And2 && model() < kFirstZen2;
 }
 
 bool is_zen5() {
@@ -135,9 +151,11 @@ bool is_amx_emulated() {
 size_t find_hint_bytes() {
   constexpr size_t kZen5HintBytes = 12 << 10;
   constexpr size_t kZen3HintBytes = 1536;
+  constexpr size_t kZen1HintBytes = 768;
   constexpr size_t kIntelHintBytes = 4 << 10;
   if (is_zen5()) return kZen5HintBytes;
   if (is_zen3()) return kZen3HintBytes;
+  if (is_zen1()) return kZen1HintBytes;
   return is_intel_without_tiles() ? kIntelHintBytes : 0;
 }
 

@@ -53,8 +53,8 @@ enum class Isa {
 // quantized matrices for few tokens, which then read panels in the order in which they lie, and
 // those of bfloat16 matrices, for few (AVX2) or for many (AVX-512 BF16). 0: they leave it to the
 // processor, or have shorter hints of their own. What this processor was measured to be fastest
-// with (docs/decisions/0021): 12 KiB on Zen 5, 1.5 on Zen 3, 4 on Intel's with AVX-512 BF16 and
-// without tiles, 0 elsewhere. No bit of a result depends on it.
+// with (docs/decisions/0021): 12 KiB on Zen 5, 1.5 on Zen 3, 0.75 on Zen 1, 4 on Intel's with
+// AVX-512 BF16 and without tiles, 0 elsewhere. No bit of a result depends on it.
 [[nodiscard]] size_t best_hint_bytes();
 
 }  // namespace millrace

@@ -66,7 +66,7 @@ void linear_avx2<BFloat16>(const LinearTask& task, size_t panel_begin, size_t pa
   if (task.num_tokens <= kFewTokens) {
     linear_few(task, panel_begin, panel_end);
   } else {
-    linear_unpacked<Avx2Lanes, UnpackedShape>(task, panel_begin, panel_end, unpack_blocks);
+    linear_unpacked<Avx2Lanes, UnpackedShape, UnpackedRows>(task, panel_begin, panel_end);
   }
 }
 

@@ -77,7 +77,7 @@ void linear_avx512<BFloat16>(const LinearTask& task, size_t panel_begin, size_t 
   if (task.num_tokens <= FewShape::kTokensMax) {
     linear_few(task, panel_begin, panel_end);
   } else {
-    linear_unpacked<Avx512Lanes, UnpackedShape>(task, panel_begin, panel_end, unpack_blocks);
+    linear_unpacked<Avx512Lanes, UnpackedShape, UnpackedRows>(task, panel_begin, panel_end);
   }
 }
 

@@ -137,8 +137,8 @@ void run_unpacked(const UnpackedTile& tile, size_t num_tokens, size_t count) {
 }
 
 // Up to Shape::kPanels panels, for a block of tokens.
-template <class Lanes, class Shape, class Unpack>
-void run_unpacked_block(const LinearTask& task, const TilePlace& place, const Unpack& unpack) {
+template <class Lanes, class Shape, class Rows>
+void run_unpacked_block(const LinearTask& task, const TilePlace& place) {
   constexpr size_t kChunkBlocks = kUnpackedInputs<Shape> / kPackedBlockColumns;
   alignas(64) float sums[Shape::kPanels * kUnpackedTokens.num_tokens_max * kLanes];
   const size_t num_sums = place.num_panels * place.num_tokens;
@@ -153,7 +153,7 @@ void run_unpacked_block(const LinearTask& task, const TilePlace& place, const Un
     const size_t rest = num_blocks - block;
     const size_t count = rest < kChunkBlocks ? rest : kChunkBlocks;
     for (size_t panel = 0; panel < place.num_panels; ++panel) {
-      unpack(
+      Rows::unpack(
           packed + panel * task.panel_size,
           block,
           count,
@@ -184,16 +184,16 @@ void run_unpacked_block(const LinearTask& task, const TilePlace& place, const Un
       run_unpacked<Lanes, Shape>(of_tokens, num_tokens, place.num_panels);
     }
   }
+  Rows::put_in_row_order(sums, num_sums);
   if (task.exceptions != nullptr) add_exceptions(task, place, sums, InputInRow<float>{task});
   finish_tile<Lanes>(task, place, sums);
 }
 
-// `unpack(panel, block, num_blocks, out)`: blocks of a panel as floats, of each pair of inputs the
-// odd one, then the even one, [num_blocks * 8][16].
-template <class Lanes, class Shape, class Unpack>
-void linear_unpacked(
-    const LinearTask& task, size_t panel_begin, size_t panel_end, const Unpack& unpack
-) {
+// Rows::unpack(panel, block, num_blocks, out) gives blocks of a panel as floats, of each pair of
+// inputs the odd one, then the even one, [num_blocks * 8][16], in an order of rows that
+// Rows::put_in_row_order(sums, num_sums) ends.
+template <class Lanes, class Shape, class Rows>
+void linear_unpacked(const LinearTask& task, size_t panel_begin, size_t panel_end) {
   const size_t num_tokens = task.num_tokens;
   const size_t most = kUnpackedTokens.num_tokens_of(num_tokens, task.x_stride * sizeof(float));
   for (size_t token = 0; token < num_tokens; token += most) {
@@ -202,7 +202,7 @@ void linear_unpacked(
     for (size_t panel = panel_begin; panel < panel_end; panel += Shape::kPanels) {
       const size_t left = panel_end - panel;
       const size_t num_panels = left < Shape::kPanels ? left : Shape::kPanels;
-      run_unpacked_block<Lanes, Shape>(task, {panel, num_panels, token, count}, unpack);
+      run_unpacked_block<Lanes, Shape, Rows>(task, {panel, num_panels, token, count});
     }
   }
 }

@@ -38,17 +38,30 @@ struct WordBytes {
 }
 
 // A block's numbers: in the low bytes of pairs 0 (the lower four bits) and 1, in the high ones of
-// pairs 2 and 3; rows 0 to 3, 8 to 11, 4 to 7, 12 to 15, of each its two inputs.
+// pairs 2 and 3; rows 0 to 7, then 8 to 15, of each its two inputs.
 [[gnu::always_inline]] inline WordBytes read_numbers(const uint8_t* block) {
-  const auto* const halves = reinterpret_cast<const __m256i*>(block);
-  return bytes_of(_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1));
+  const auto* const quarters = reinterpret_cast<const __m128i*>(block);
+  const __m256i order = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)
+  );
+  const __m256i a = _mm256_shuffle_epi8(_mm256_loadu2_m128i(quarters + 2, quarters), order);
+  const __m256i b = _mm256_shuffle_epi8(_mm256_loadu2_m128i(quarters + 3, quarters + 1), order);
+  return {_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)};
 }
 
-// A pair's two inputs of sixteen rows.
+// A pair's two inputs of sixteen rows: rows 0 to 3 and 8 to 11, then 4 to 7 and 12 to 15, as
+// unpacking within halves of registers leaves them.
 struct PairWeights {
   Avx2Lanes odd;
   Avx2Lanes even;
 };
+
+// Of rows as PairWeights has them.
+[[gnu::always_inline]] inline Avx2Lanes in_row_order(Avx2Lanes a) {
+  return {
+      _mm256_insertf128_ps(a.lo, _mm256_castps256_ps128(a.hi), 1),
+      _mm256_permute2f128_ps(a.lo, a.hi, 0x31)};
+}
 
 // `block`: of which `numbers` are.
 [[gnu::always_inline]] inline PairWeights unpack_pair(
@@ -60,9 +73,7 @@ struct PairWeights {
   const __m256i indices =
       _mm256_and_si256(pair % 2 == 0 ? of_two : _mm256_srli_epi16(of_two, 4), four_bits);
   const uint8_t* const rests = block + kPackedCodeBytes + pair * kPackedPairBytes;
-  const __m256i rest = _mm256_permute4x64_epi64(
-      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rests)), 0b11'01'10'00
-  );
+  const __m256i rest = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rests));
   const __m256i low =
       _mm256_or_si256(_mm256_andnot_si256(sign, rest), _mm256_shuffle_epi8(table.low, indices));
   const __m256i high =
@@ -135,27 +146,36 @@ inline void multiply_panels(const LinearTask& task, const uint8_t* panels, float
   }
   for (const auto& of_panel : sums) {
     for (const Avx2Lanes& sum : of_panel) {
-      Avx2Lanes::store(out, sum);
+      Avx2Lanes::store(out, in_row_order(sum));
       out += kLanes;
     }
   }
 }
 
-// Blocks of a panel, from `first` on, as floats: of each pair its odd input, then the even one,
-// [num_blocks * 8][16].
-inline void unpack_blocks(const uint8_t* panel, size_t first, size_t num_blocks, float* out) {
-  const WordBytes table = read_exponents(panel);
-  const uint8_t* block = panel + kPackedTableBytes + first * kPackedBlockBytes;
-  for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes) {
-    const WordBytes numbers = read_numbers(block);
+// Panels as floats, for linear_unpacked().
+struct UnpackedRows {
+  // Blocks of a panel, from `first` on: of each pair its odd input, then the even one, of rows as
+  // PairWeights has them. `out`: [num_blocks * 8][16].
+  static void unpack(const uint8_t* panel, size_t first, size_t num_blocks, float* out) {
+    const WordBytes table = read_exponents(panel);
+    const uint8_t* block = panel + kPackedTableBytes + first * kPackedBlockBytes;
+    for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes) {
+      const WordBytes numbers = read_numbers(block);
 #pragma GCC unroll 4
-    for (size_t pair = 0; pair < kPackedBlockPairs; ++pair, out += 2 * kLanes) {
-      const PairWeights weights = unpack_pair(table, numbers, block, pair);
-      Avx2Lanes::store(out, weights.odd);
-      Avx2Lanes::store(out + kLanes, weights.even);
+      for (size_t pair = 0; pair < kPackedBlockPairs; ++pair, out += 2 * kLanes) {
+        const PairWeights weights = unpack_pair(table, numbers, block, pair);
+        Avx2Lanes::store(out, weights.odd);
+        Avx2Lanes::store(out + kLanes, weights.even);
+      }
     }
   }
-}
+  // `sums`: [num_sums][16], of such rows.
+  static void put_in_row_order(float* sums, size_t num_sums) {
+    for (size_t i = 0; i < num_sums; ++i, sums += kLanes) {
+      Avx2Lanes::store(sums, in_row_order(Avx2Lanes::load(sums)));
+    }
+  }
+};
 
 }  // namespace
 }  // namespace millrace

@@ -46,20 +46,24 @@ template <int kPair>
   Avx512Lanes::store(out + 16, Avx512Lanes::widen_even(pair));
 }
 
-// Blocks of a panel, from `first` on, as floats: of each pair its odd input, then the even one,
-// [num_blocks * 8][16].
-inline void unpack_blocks(const uint8_t* panel, size_t first, size_t num_blocks, float* out) {
-  const __m512i table = _mm512_loadu_si512(panel);
-  const uint8_t* block = panel + kPackedTableBytes + first * kPackedBlockBytes;
-  for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes, out += 128) {
-    const __m512i codes = _mm512_loadu_si512(block);
-    const uint8_t* rests = block + kPackedCodeBytes;
-    store_widened(unpack_pair<0>(table, codes, rests), out);
-    store_widened(unpack_pair<1>(table, codes, rests), out + 32);
-    store_widened(unpack_pair<2>(table, codes, rests), out + 64);
-    store_widened(unpack_pair<3>(table, codes, rests), out + 96);
+// Panels as floats, for linear_unpacked().
+struct UnpackedRows {
+  // Blocks of a panel, from `first` on: of each pair its odd input, then the even one. `out`:
+  // [num_blocks * 8][16].
+  static void unpack(const uint8_t* panel, size_t first, size_t num_blocks, float* out) {
+    const __m512i table = _mm512_loadu_si512(panel);
+    const uint8_t* block = panel + kPackedTableBytes + first * kPackedBlockBytes;
+    for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes, out += 128) {
+      const __m512i codes = _mm512_loadu_si512(block);
+      const uint8_t* rests = block + kPackedCodeBytes;
+      store_widened(unpack_pair<0>(table, codes, rests), out);
+      store_widened(unpack_pair<1>(table, codes, rests), out + 32);
+      store_widened(unpack_pair<2>(table, codes, rests), out + 64);
+      store_widened(unpack_pair<3>(table, codes, rests), out + 96);
+    }
   }
-}
+  static void put_in_row_order(float* /*sums*/, size_t /*num_sums*/) {}
+};
 
 }  // namespace
 }  // namespace millrace
