@@ -30,8 +30,8 @@ enum class DotInstruction {
   kVdpbf16psZmm,   // AVX512_BF16: pairs of bfloat16
   kVpmaddwdYmm,    // AVX2, and an addition: pairs of 16-bit integers
   kVpmaddwdZmm,    // AVX-512, the same
-  kVpmaddubswYmm,  // AVX2: pairs of products of bytes, two of which are added, then their pairs
-  kVpmaddubswZmm,  // AVX-512, the same
+  kVpmaddubswYmm,  // AVX2: pairs of products of bytes, of which words take four, then their pairs
+  kVpmaddubswZmm,  // AVX-512, the same, of which words take two
   kVpdpbusdYmm,    // AVX_VNNI: groups of four 8-bit integers
   kVpdpbusdZmm,    // AVX512_VNNI
   kTdpbf16psTile,  // AMX_BF16

@@ -35,23 +35,28 @@ struct VpmaddwdYmm : IntegerLanes {
   }
 };
 
-// As linear_quantized multiplies int4: the products of eight inputs, two by two, fit 16 bits.
+// As linear_quantized multiplies int4: the products of sixteen inputs, in pairs, are added in 16
+// bits.
 struct VpmaddubswYmm : IntegerLanes {
   using Register = __m256i;
   static constexpr size_t kSums = kDotSumsYmm;
   struct Ones {
     Register bytes;
     Register words;
+    Register starts;
   };
-  [[gnu::always_inline]] static Ones ones() { return {_mm256_set1_epi8(1), _mm256_set1_epi16(1)}; }
+  [[gnu::always_inline]] static Ones ones() {
+    return {_mm256_set1_epi8(1), _mm256_set1_epi16(1), _mm256_setzero_si256()};
+  }
   [[gnu::always_inline]] static void step(Register& sum, const Ones& ones) {
-    Register first;
-    Register second;
+    Register words;
+    Register products;
     asm volatile(
-        "vpmaddubsw %3, %3, %1; vpmaddubsw %3, %3, %2; vpaddw %1, %2, %1;"
-        "vpmaddwd %4, %1, %1; vpaddd %1, %0, %0"
-        : "+x"(sum), "=&x"(first), "=&x"(second)
-        : "x"(ones.bytes), "x"(ones.words)
+        "vpmaddubsw %3, %3, %1; vpaddw %4, %1, %1; vpmaddubsw %3, %3, %2; vpaddw %1, %2, %1;"
+        "vpmaddubsw %3, %3, %2; vpaddw %1, %2, %1; vpmaddubsw %3, %3, %2; vpaddw %1, %2, %1;"
+        "vpmaddwd %5, %1, %1; vpaddd %1, %0, %0"
+        : "+x"(sum), "=&x"(words), "=&x"(products)
+        : "x"(ones.bytes), "x"(ones.starts), "x"(ones.words)
     );
   }
 };

@@ -16,6 +16,7 @@
 #include "kernels/executor.h"
 #include "kernels/isa.h"
 #include "kernels/linear_kernel.h"  // ByteRow
+#include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/quantized/input_rounding.h"
 #include "kernels/rows.h"
 #include "tensor/dtype.h"
@@ -32,11 +33,16 @@ size_t rotation_size(size_t num_inputs);
 // How numbers stand in a row: as bytes, an upper and a lower one where they have 16 bits, or, for
 // instruction sets without dot products of bytes, as words, whatever they have
 // (docs/decisions/0032), but for inputs of int4, whose products with bytes are small enough (0034).
-enum class InputForm : uint8_t { kBytes, kWords };
+// With AVX2 these have behind each group what the sums of their products begin with while they are
+// words, kBytesAndStarts: int16 [4][2], of each quarter of the group -kInt4Zero times the sum of
+// the inputs whose products each of two words takes, the first and the second of every four, and
+// the third and the fourth.
+enum class InputForm : uint8_t { kBytes, kWords, kBytesAndStarts };
 
 constexpr InputForm input_form(Isa isa, InputRounding rounding) {
-  const bool has_dots = isa != Isa::kAvx2 && isa != Isa::kAvx512;
-  return has_dots || rounding == InputRounding::kRow ? InputForm::kBytes : InputForm::kWords;
+  if (isa != Isa::kAvx2 && isa != Isa::kAvx512) return InputForm::kBytes;
+  if (rounding != InputRounding::kRow) return InputForm::kWords;
+  return isa == Isa::kAvx2 ? InputForm::kBytesAndStarts : InputForm::kBytes;
 }
 
 // Rows of activations in borrowed memory. A row, `stride` bytes long:
@@ -51,8 +57,9 @@ constexpr InputForm input_form(Isa isa, InputRounding rounding) {
 //   int32  starts[num_groups]                    what the sum of products starts with: the sum of
 //                                                the values times -kInt8Zero, with kRow
 //                                                -kInt4Zero, because weights have that added
-//                                                (linear_quantized_kernel.h), and of 8 bits
-//                                                kSumStart (encode_rows_kernel.h)
+//                                                (linear_quantized_kernel.h), unless words began
+//                                                with that, and of 8 bits kSumStart
+//                                                (encode_rows_kernel.h)
 //   float  scales[num_groups], or [1]            of each group, or of the row: input ~ value *
 //   scale
 //
@@ -72,6 +79,7 @@ struct EncodedRows {
   static size_t row_bytes(size_t num_inputs, InputRounding rounding, InputForm form);
   // Of a group's values.
   static constexpr size_t value_bytes(InputRounding rounding, InputForm form) {
+    if (form == InputForm::kBytesAndStarts) return kActivationGroup + kWordStartBytes;
     return kActivationGroup * (form == InputForm::kWords ? 2 : num_terms_of(rounding));
   }
 };

@@ -1,6 +1,7 @@
 #include "kernels/lanes_avx2.h"
 #include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/quantized/encode_rows_lanes.h"
+#include "kernels/quantized/linear_quantized_kernel.h"
 
 namespace millrace {
 namespace {
@@ -52,6 +53,21 @@ struct Ops {
       const __m256i bytes = thirty_two_bytes(parts[2 * half], parts[2 * half + 1]);
       sums.add(half, bytes);
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32 * half), bytes);
+    }
+  }
+  [[gnu::always_inline]] static void store_word_starts(
+      unsigned char* p, const unsigned char* values
+  ) {
+#pragma GCC unroll 2
+    for (size_t half = 0; half < 2; ++half, p += 8) {
+      // Of pairs those that are four apart are added, all in each half of the register.
+      const auto* const bytes = reinterpret_cast<const __m256i*>(values + 32 * half);
+      __m256i sums = _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_loadu_si256(bytes));
+      sums = _mm256_add_epi16(sums, _mm256_shuffle_epi32(sums, _MM_SHUFFLE(1, 0, 3, 2)));
+      sums = _mm256_add_epi16(sums, _mm256_shuffle_epi32(sums, _MM_SHUFFLE(2, 3, 0, 1)));
+      const __m256i starts = _mm256_mullo_epi16(sums, _mm256_set1_epi16(-kInt4Zero));
+      const int quarters[2] = {_mm256_extract_epi32(starts, 0), _mm256_extract_epi32(starts, 4)};
+      __builtin_memcpy(p, quarters, sizeof quarters);
     }
   }
   [[gnu::always_inline]] static void store_words(unsigned char* p, Avx2Lanes a) {

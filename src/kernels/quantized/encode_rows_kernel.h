@@ -17,6 +17,9 @@ constexpr size_t kRotationMax = 1024;
 // two bytes have 2^20.
 constexpr int32_t kSumStart = 0x4B400000;
 
+// Behind a group's bytes what words of their products begin with (InputForm::kBytesAndStarts).
+constexpr size_t kWordStartBytes = 16;
+
 // A group or row whose largest magnitude is less is rounded as if it were this, to zeros or nearly:
 // its steps have a finite inverse.
 constexpr float kLeastPeak = 0x1p-100F;
@@ -49,10 +52,11 @@ struct RowsToRotate {
 struct EncodeTask {
   RowsToRotate rows;
   InputRounding rounding;
-  int weight_zero;  // what weights have added
+  int weight_zero;  // what weights have added, and starts take away
   bool in_words;
-  size_t value_bytes;  // of a group
-  unsigned char* out;  // see EncodedRows
+  bool has_word_starts;  // which take kInt4Zero away
+  size_t value_bytes;    // of a group
+  unsigned char* out;    // see EncodedRows
   size_t out_stride;
 };
 

@@ -34,14 +34,25 @@ struct Encoded {
       return word;
     }
     const int first = std::bit_cast<int8_t>(values[input]);
-    return value_bytes() == 64 ? first : 256 * first + std::bit_cast<int8_t>(values[64 + input]);
+    return value_bytes() < 128 ? first : 256 * first + std::bit_cast<int8_t>(values[64 + input]);
   }
   const std::byte* behind_values(size_t row_index) const {
     return row(row_index) + rows.num_groups * value_bytes();
   }
+  // What the sum of a group's products starts with, that of its words included.
   int32_t start(size_t row_index, size_t group) const {
     int32_t start = 0;
     std::memcpy(&start, behind_values(row_index) + group * 4, sizeof start);
+    if (rows.form == InputForm::kBytesAndStarts) {
+      for (size_t word = 0; word < 8; ++word) start += word_start(row_index, group, word);
+    }
+    return start;
+  }
+  // Of InputForm::kBytesAndStarts.
+  int word_start(size_t row_index, size_t group, size_t word) const {
+    int16_t start = 0;
+    const std::byte* const values = row(row_index) + group * value_bytes();
+    std::memcpy(&start, values + kActivationGroup + word * sizeof start, sizeof start);
     return start;
   }
   CodedInputs coded_inputs(size_t row_index, size_t group) const {
@@ -56,7 +67,7 @@ struct Encoded {
     std::memcpy(&scale, behind_values(row_index) + place, sizeof scale);
     return scale;
   }
-  // All values, in order, and what lies behind those of each row.
+  // All values, in order, then what lies behind those of each row.
   std::vector<int> values() const {
     std::vector<int> all;
     for (size_t i = 0; i < rows.num_rows; ++i) {
@@ -66,20 +77,29 @@ struct Encoded {
     }
     return all;
   }
+  std::vector<int32_t> starts() const {
+    std::vector<int32_t> all;
+    for (size_t i = 0; i < rows.num_rows; ++i) {
+      for (size_t group = 0; group < rows.num_groups; ++group) all.push_back(start(i, group));
+    }
+    return all;
+  }
   std::vector<std::byte> rest() const {
+    const bool is_coded = rows.rounding == InputRounding::kUnrotated;
+    const size_t num_scales = has_row_scales(rows.rounding) ? 1 : rows.num_groups;
     std::vector<std::byte> all;
     for (size_t i = 0; i < rows.num_rows; ++i) {
-      const size_t of_group = rows.rounding == InputRounding::kUnrotated ? sizeof(CodedInputs)
-                              : has_row_scales(rows.rounding)            ? 4
-                                                                         : 8;
-      const size_t size = rows.num_groups * of_group + (has_row_scales(rows.rounding) ? 4 : 0);
-      all.insert(all.end(), behind_values(i), behind_values(i) + size);
+      const std::byte* const begin = behind_values(i) + (is_coded ? 0 : rows.num_groups * 4);
+      const size_t size = is_coded ? rows.num_groups * sizeof(CodedInputs) : num_scales * 4;
+      all.insert(all.end(), begin, begin + size);
     }
     return all;
   }
 
   friend bool operator==(const Encoded& a, const Encoded& b) {
-    return a.values() == b.values() && a.rest() == b.rest();
+    const bool is_coded = a.rows.rounding == InputRounding::kUnrotated;
+    return a.values() == b.values() && a.rest() == b.rest() &&
+           (is_coded || a.starts() == b.starts());
   }
 };
 
@@ -263,6 +283,26 @@ TEST(EncodeRows, HasTheSameNumbersOnEveryInstructionSetAndThreadCount) {
               << name_of(isa) << ' ' << num_rows << " x " << num_columns << ' '
               << static_cast<int>(rounding);
           EXPECT_TRUE(encode({isa, three}, x, num_columns, rounding) == expected) << name_of(isa);
+        }
+      }
+    }
+  }
+}
+
+TEST(EncodeRows, WordsOfProductsBeginWithWhatTheirWeightsHaveAdded) {
+  ThreadPool pool(1);
+  const std::vector<float> x = random_floats(3 * 300, 8);
+  for (const Isa isa : supported_isas()) {
+    if (input_form(isa, InputRounding::kRow) != InputForm::kBytesAndStarts) continue;
+    const Encoded encoded = encode({isa, pool}, x, 300, InputRounding::kRow);
+    for (size_t row = 0; row < 3; ++row) {
+      for (size_t input = 0; input < 320; input += 16) {
+        int sums[2] = {};
+        for (size_t i = 0; i < 16; ++i) {
+          sums[i % 4 / 2] += encoded.value(row, input / 64, input % 64 + i);
+        }
+        for (size_t i = 0; i < 2; ++i) {
+          EXPECT_EQ(encoded.word_start(row, input / 64, input % 64 / 8 + i), -kInt4Zero * sums[i]);
         }
       }
     }

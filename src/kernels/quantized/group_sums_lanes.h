@@ -49,6 +49,47 @@ template <class Dots, class Source, size_t kTokens>
   }
 }
 
+// The products of inputs 16 * quarter + 4 * four to + 4.
+template <class Dots, class Source, size_t kFour, size_t kTokens>
+[[gnu::always_inline]] inline void add_four_to_words(
+    const GroupPlace<Dots, 1, kTokens>& place,
+    size_t quarter,
+    typename Dots::Table table,
+    typename Dots::Words (&words)[kTokens]
+) {
+  constexpr bool kHigh = kFour % 2 == 1;
+  const size_t step = 2 * quarter + kFour / 2;
+  const auto weights = read_weights<Dots, kHigh>(Source{}, place.weights[0], step, table);
+#pragma GCC unroll 12
+  for (size_t token = 0; token < kTokens; ++token) {
+    const auto inputs = Dots::broadcast_inputs(place.inputs.row(token) + quarter * 16 + kFour * 4);
+    words[token] = Dots::add_to_words(weights, inputs, words[token]);
+  }
+}
+
+// A quarter of a group, where the products of sixteen inputs are added at once.
+template <class Dots, class Source, size_t kTokens>
+[[gnu::always_inline]] inline void add_sixteen_inputs(
+    const GroupPlace<Dots, 1, kTokens>& place,
+    size_t quarter,
+    typename Dots::Table table,
+    typename Dots::Sums (&sums)[1][kTokens]
+) {
+  typename Dots::Words words[kTokens];
+#pragma GCC unroll 12
+  for (size_t token = 0; token < kTokens; ++token) {
+    words[token] = Dots::broadcast_words(place.inputs.row(token) + kGroupInputs + quarter * 4);
+  }
+  add_four_to_words<Dots, Source, 0>(place, quarter, table, words);
+  add_four_to_words<Dots, Source, 1>(place, quarter, table, words);
+  add_four_to_words<Dots, Source, 2>(place, quarter, table, words);
+  add_four_to_words<Dots, Source, 3>(place, quarter, table, words);
+#pragma GCC unroll 12
+  for (size_t token = 0; token < kTokens; ++token) {
+    sums[0][token] = Dots::add_words(words[token], sums[0][token]);
+  }
+}
+
 // What a tile asks for while it adds a group's products, of which `first_step` of `num_steps` (of
 // both bytes) is the next. Not a function to pass: to gcc 12 one that only prefetches has no
 // effect.
@@ -70,7 +111,12 @@ template <class Dots, class Source, size_t kPanels, size_t kTokens>
     const StepHints& hints,
     typename Dots::Sums (&sums)[kPanels][kTokens]
 ) {
-  if constexpr (Dots::kAddsEight) {
+  if constexpr (Dots::kInputsAtOnce == 16) {
+#pragma GCC unroll 4
+    for (size_t quarter = 0; quarter < 4; ++quarter) {
+      add_sixteen_inputs<Dots, Source>(place, quarter, table, sums);
+    }
+  } else if constexpr (Dots::kInputsAtOnce == 8) {
 #pragma GCC unroll 8
     for (size_t step = 0; step < kGroupSteps; ++step) {
       add_eight_inputs<Dots, Source>(place, step, table, sums);
@@ -161,7 +207,7 @@ template <class Dots, class Source, class Scales, size_t kPanels, size_t kTokens
   constexpr size_t kStepsBefore = kAreTwoBytes ? 2 * kGroupSteps : 0;
   multiply_group<Dots, Source>(place, table, {ahead, kStepsBefore, kNumSteps}, sums);
   if constexpr (kLooksAhead<Source, kPanels>) {
-    ahead.ask_for_rest(Dots::kAddsEight ? 0 : kNumSteps);
+    ahead.ask_for_rest(Dots::kInputsAtOnce > 4 ? 0 : kNumSteps);
   }
 }
 

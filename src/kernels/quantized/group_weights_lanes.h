@@ -17,8 +17,10 @@
 //   broadcast_inputs(p), broadcast_sum(i)
 //   dot(weights, inputs, sums)        sums + the exact products of unsigned weights, signed inputs
 //   dot_at(weights, p, sums)          the same with inputs out of memory, where there is such one
-//   kAddsEight                        whether there is only, for four inputs and four more at once:
-//   dot(weights, inputs, weights, inputs, sums)
+//   kInputsAtOnce                     whose products are added: 4 by dot(); 8, where there is only
+//   dot(weights, inputs, weights, inputs, sums); or 16, by way of Words of 16 bits, which begin
+//                                     with what comes behind a group's inputs (InputForm):
+//   broadcast_words(p), add_to_words(weights, inputs, words), add_words(words, sums)
 //   add(a, b), times_256(a)           of sums
 //   as_floats(sums), to_floats(sums)  the same bits; the same numbers
 //   load_scales(p)                    sixteen unsigned bytes as floats
@@ -33,6 +35,10 @@ namespace millrace {
 namespace {
 
 constexpr size_t kGroupSteps = kGroupInputs / 8;
+// Of a group's inputs, and what words begin with.
+template <class Dots>
+constexpr size_t kInputGroupBytes = kGroupInputs* Dots::kInputBytes +
+                                    (Dots::kInputsAtOnce == 16 ? kWordStartBytes : 0);
 
 // Weights of a panel as they are multiplied, unpacked once for many tokens.
 template <class Weights>

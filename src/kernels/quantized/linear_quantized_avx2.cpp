@@ -102,7 +102,7 @@ struct WordDots : DotsBase {
   };
   static constexpr size_t kInputBytes = 2;
   static constexpr size_t kUnpackedBytes = 128;
-  static constexpr bool kAddsEight = false;
+  static constexpr size_t kInputsAtOnce = 4;
 
   [[gnu::always_inline]] static Pair even_words(Bytes a) {
     const __m256i mask = _mm256_set1_epi16(0xFF);
@@ -136,13 +136,15 @@ struct WordDots : DotsBase {
   }
 };
 
-// Weights of int4 and inputs of 8 bits, of which four products fit 16 bits.
+// Weights of int4 and inputs of 8 bits: a word takes the products of eight, once it is without what
+// weights have added, and until then may overflow.
 struct ByteDots : DotsBase {
   using Weights = Bytes;
   using Inputs = __m256i;
+  using Words = Pair;
   static constexpr size_t kInputBytes = 1;
   static constexpr size_t kUnpackedBytes = 64;
-  static constexpr bool kAddsEight = true;
+  static constexpr size_t kInputsAtOnce = 16;
 
   [[gnu::always_inline]] static Weights weights_of(Bytes bytes) { return bytes; }
   [[gnu::always_inline]] static void store_weights(unsigned char* p, Weights weights) {
@@ -154,24 +156,30 @@ struct ByteDots : DotsBase {
   [[gnu::always_inline]] static Inputs broadcast_inputs(const unsigned char* p) {
     return broadcast_32_bits(p);
   }
-  [[gnu::always_inline]] static Sums dot(Weights a, Inputs x, Weights b, Inputs y, Sums sums) {
-    Sums all = {add_eight(a.lo, x, b.lo, y, sums.lo), add_eight(a.hi, x, b.hi, y, sums.hi)};
+  [[gnu::always_inline]] static Words broadcast_words(const unsigned char* p) {
+    const __m256i words = broadcast_32_bits(p);
+    return {words, words};
+  }
+  [[gnu::always_inline]] static Words add_to_words(Weights weights, Inputs inputs, Words words) {
+    Words all = {
+        _mm256_add_epi16(words.lo, _mm256_maddubs_epi16(weights.lo, inputs)),
+        _mm256_add_epi16(words.hi, _mm256_maddubs_epi16(weights.hi, inputs))};
     // Else the compiler adds in another order, products first, and keeps these in memory.
     asm("" : "+x"(all.lo), "+x"(all.hi));
     return all;
   }
-
- private:
-  [[gnu::always_inline]] static __m256i add_eight(
-      __m256i a, __m256i x, __m256i b, __m256i y, __m256i sum
-  ) {
-    const __m256i words = _mm256_add_epi16(_mm256_maddubs_epi16(a, x), _mm256_maddubs_epi16(b, y));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
+  [[gnu::always_inline]] static Sums add_words(Words words, Sums sums) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    Sums all = {
+        _mm256_add_epi32(sums.lo, _mm256_madd_epi16(words.lo, ones)),
+        _mm256_add_epi32(sums.hi, _mm256_madd_epi16(words.hi, ones))};
+    asm("" : "+x"(all.lo), "+x"(all.hi));
+    return all;
   }
 };
 
-// 16 registers, two to a panel: 4 x 2 sums of a group, 4 of weights, 2 of inputs. The sums of all
-// groups lie on the stack.
+// 16 registers, two to a panel: 4 x 2 sums of a group, or of words, 4 of weights, 2 of inputs. The
+// sums of all groups lie on the stack, with words those of a group too.
 struct TileShape {
   static constexpr size_t tokens_for(size_t) { return 4; }
 };

@@ -11,7 +11,7 @@ namespace {
 struct WordDots : Avx512DotsBase {
   static constexpr bool kUnpacks = true;
   static constexpr size_t kUnpackedBytes = 128;
-  static constexpr bool kAddsEight = false;
+  static constexpr size_t kInputsAtOnce = 4;
 
   struct Weights {
     __m512i even;
@@ -46,7 +46,7 @@ struct WordDots : Avx512DotsBase {
 // Weights of int4 and inputs of 8 bits, of which four products fit 16 bits.
 struct ByteDots : Avx512ByteDotsBase {
   static constexpr bool kUnpacks = true;
-  static constexpr bool kAddsEight = true;
+  static constexpr size_t kInputsAtOnce = 8;
 
   [[gnu::always_inline]] static Sums dot(Weights a, Inputs x, Weights b, Inputs y, Sums sums) {
     const __m512i words = _mm512_add_epi16(_mm512_maddubs_epi16(a, x), _mm512_maddubs_epi16(b, y));

@@ -9,7 +9,7 @@ namespace {
 struct Dots : Avx512ByteDotsBase {
   static constexpr size_t kFewSums = 3;
   static constexpr bool kUnpacks = false;
-  static constexpr bool kAddsEight = false;
+  static constexpr size_t kInputsAtOnce = 4;
 
   [[gnu::always_inline]] static Sums dot(Weights weights, Inputs inputs, Sums sums) {
     return _mm512_dpbusd_epi32(sums, weights, inputs);

@@ -24,6 +24,7 @@ alignas(16) constexpr unsigned char kInt4Codes[16] = {
     3, 10, 15, 19, 22, 25, 28, 31, 33, 36, 39, 42, 45, 49, 54, 61};
 constexpr float kInt4Most = 29.0F;
 static_assert(4 * 128 * kInt4Codes[15] < 1 << 15, "four products with bytes fit 16 bits");
+static_assert(8 * 128 * (kInt4Codes[15] - kInt4Zero) < 1 << 15, "eight without kInt4Zero do");
 
 // The 16 values of IQ4_NL and IQ4_XS (ggml-common.h of the ggml repository), with 128 added.
 alignas(16) constexpr unsigned char kIq4Codes[16] = {

@@ -124,7 +124,7 @@ void add_groups(const QuantizedTask& task, const QuantizedTile& tile) {
     typename Dots::Sums sums[kPanels][kTokens];
     sum_group<Dots, Source, Scales>(place, starts, table, ahead, sums);
     add_scaled<Dots>(Scales{}, place, scales, sums, totals);
-    place.inputs.advance(kGroupInputs * Dots::kInputBytes);
+    place.inputs.advance(kInputGroupBytes<Dots>);
   }
   store_totals<Dots, Weights, Scales>(task, tile, totals);
 }

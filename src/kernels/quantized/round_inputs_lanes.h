@@ -4,6 +4,8 @@
 //   store_rounded(p, parts, sums)   four Lanes to the nearest bytes, which are added to `sums`, of
 //                       type ByteSums, whose lanes() together are their total. REQUIRES: magnitudes
 //                       that round to 127 at most; what is no number becomes any byte
+//   store_word_starts(p, bytes)   what words of a group's products begin with (InputForm), where
+//                       there are such
 //   store_words(p, a)   sixteen integers of 16 bits as words, with the second and the third of
 //                       every four exchanged; what is no number becomes any word
 #pragma once
@@ -37,6 +39,11 @@ struct LanesOfGroups {
     }
     return result;
   }
+};
+
+template <class Ops>
+constexpr bool kHasWordStarts = requires {
+  &Ops::store_word_starts;
 };
 
 // The nearest integers.
@@ -115,6 +122,9 @@ void round_groups(
       typename Ops::ByteSums sum;
       Ops::store_rounded(values, steps, sum);
       sums.put(group, sum.lanes());
+      if constexpr (kHasWordStarts<Ops>) {
+        if (task.has_word_starts) Ops::store_word_starts(values + 64, values);
+      }
     }
   }
   // kSumStart - zero * sum, in the bits of a float: exact below 2^22.
