@@ -47,26 +47,22 @@ constexpr InputForm input_form(Isa isa, InputRounding rounding) {
 
 // Rows of activations in borrowed memory. A row, `stride` bytes long:
 //
-//          values[num_groups]                    0 past the last input: of bytes int8 [64], or of
-//          16
-//                                                bits int8 [2][64], upper bytes and lower ones,
-//                                                input ~ (256 * upper + lower) * scale; of words
-//                                                int16 [64] with the second and the third of every
-//                                                four exchanged, in the order in which bytes of
-//                                                weights become pairs of words
-//   int32  starts[num_groups]                    what the sum of products starts with: the sum of
-//                                                the values times -kInt8Zero, with kRow
-//                                                -kInt4Zero, because weights have that added
-//                                                (linear_quantized_kernel.h), unless words began
-//                                                with that, and of 8 bits kSumStart
-//                                                (encode_rows_kernel.h)
-//   float  scales[num_groups], or [1]            of each group, or of the row: input ~ value *
-//   scale
+//           values[num_groups]         0 past the last input: of bytes int8 [64], or of 16 bits
+//                                      int8 [2][64], upper bytes and lower ones, input ~
+//                                      (256 * upper + lower) * scale; of bytes and starts int8 [64]
+//                                      and int16 [4][2]; of words int16 [64] with the second and
+//                                      the third of every four exchanged, in the order in which
+//                                      bytes of weights become pairs of words
+//   int32   starts[num_groups]         what the sum of products starts with: the sum of the values
+//                                      times -kInt8Zero, with kRow -kInt4Zero, because weights have
+//                                      that added (linear_quantized_kernel.h), unless words began
+//                                      with it; and of 8 bits kSumStart (encode_rows_kernel.h)
+//   float   scales[num_groups], or [1] of each group, or of the row: input ~ value * scale
 //
 // and with InputRounding::kUnrotated
 //
-//          values[num_groups]
-//   CodedInputs [num_groups]                     scales and sums (encode_rows_kernel.h)
+//           values[num_groups]
+//   CodedInputs [num_groups]           scales and sums (encode_rows_kernel.h)
 struct EncodedRows {
   std::byte* data = nullptr;  // aligned to 64 bytes
   size_t num_rows = 0;
