@@ -33,12 +33,6 @@ RowsToRotate rows_to_rotate(ConstRows x, bool is_rotated = true) {
   };
 }
 
-// What starts of groups take away.
-int weight_zero(InputRounding rounding, InputForm form) {
-  if (form == InputForm::kBytesAndStarts) return 0;
-  return rounding == InputRounding::kRow ? kInt4Zero : kInt8Zero;
-}
-
 // function(begin, end) for all rows. A phase costs more than a row.
 template <class Function>
 void for_rows(const Executor& executor, size_t num_rows, const Function& function) {
@@ -88,7 +82,7 @@ EncodedRows encode_rows(
   const EncodeTask task = {
       .rows = rows_to_rotate(x, is_rotated(rounding)),
       .rounding = rounding,
-      .weight_zero = weight_zero(rounding, form),
+      .weight_zero = rounding == InputRounding::kRow ? kInt4Zero : kInt8Zero,
       .in_words = form == InputForm::kWords,
       .has_word_starts = form == InputForm::kBytesAndStarts,
       .value_bytes = EncodedRows::value_bytes(rounding, form),

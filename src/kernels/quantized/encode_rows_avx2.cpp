@@ -1,7 +1,6 @@
 #include "kernels/lanes_avx2.h"
 #include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/quantized/encode_rows_lanes.h"
-#include "kernels/quantized/linear_quantized_kernel.h"
 
 namespace millrace {
 namespace {
@@ -56,16 +55,17 @@ struct Ops {
     }
   }
   [[gnu::always_inline]] static void store_word_starts(
-      unsigned char* p, const unsigned char* values
+      unsigned char* p, const unsigned char* values, int weight_zero
   ) {
+    const __m256i zero = _mm256_set1_epi16(static_cast<short>(-weight_zero));
 #pragma GCC unroll 2
-    for (size_t half = 0; half < 2; ++half, p += 8) {
+    for (size_t half = 0; half < 2; ++half, p += kWordStartBytes / 2) {
       // Of pairs those that are four apart are added, all in each half of the register.
       const auto* const bytes = reinterpret_cast<const __m256i*>(values + 32 * half);
       __m256i sums = _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_loadu_si256(bytes));
       sums = _mm256_add_epi16(sums, _mm256_shuffle_epi32(sums, _MM_SHUFFLE(1, 0, 3, 2)));
       sums = _mm256_add_epi16(sums, _mm256_shuffle_epi32(sums, _MM_SHUFFLE(2, 3, 0, 1)));
-      const __m256i starts = _mm256_mullo_epi16(sums, _mm256_set1_epi16(-kInt4Zero));
+      const __m256i starts = _mm256_mullo_epi16(sums, zero);
       const int quarters[2] = {_mm256_extract_epi32(starts, 0), _mm256_extract_epi32(starts, 4)};
       __builtin_memcpy(p, quarters, sizeof quarters);
     }

@@ -54,7 +54,7 @@ struct EncodeTask {
   InputRounding rounding;
   int weight_zero;  // what weights have added, and starts take away
   bool in_words;
-  bool has_word_starts;  // which take kInt4Zero away
+  bool has_word_starts;  // which take it away instead
   size_t value_bytes;    // of a group
   unsigned char* out;    // see EncodedRows
   size_t out_stride;

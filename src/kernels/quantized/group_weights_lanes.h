@@ -37,7 +37,7 @@ namespace {
 constexpr size_t kGroupSteps = kGroupInputs / 8;
 // Of a group's inputs, and what words begin with.
 template <class Dots>
-constexpr size_t kInputGroupBytes = kGroupInputs* Dots::kInputBytes +
+constexpr size_t kInputGroupBytes = Dots::kInputBytes* kGroupInputs +
                                     (Dots::kInputsAtOnce == 16 ? kWordStartBytes : 0);
 
 // Weights of a panel as they are multiplied, unpacked once for many tokens.

@@ -4,8 +4,8 @@
 //   store_rounded(p, parts, sums)   four Lanes to the nearest bytes, which are added to `sums`, of
 //                       type ByteSums, whose lanes() together are their total. REQUIRES: magnitudes
 //                       that round to 127 at most; what is no number becomes any byte
-//   store_word_starts(p, bytes)   what words of a group's products begin with (InputForm), where
-//                       there are such
+//   store_word_starts(p, bytes, zero)   what words of a group's products begin with (InputForm), to
+//                       take away `zero` times its bytes; where there are such
 //   store_words(p, a)   sixteen integers of 16 bits as words, with the second and the third of
 //                       every four exchanged; what is no number becomes any word
 #pragma once
@@ -102,12 +102,34 @@ template <class Lanes>
   return reinterpret_cast<float*>(starts_of_row(task, row)) + task.rows.num_groups;
 }
 
-// Rounds `rotated` to 8 bits, group i in steps of 1 / inverses[i], and writes what the sums of
-// products start with.
+// Rounds `rotated` to 8 bits, group i in steps of 1 / inverses[i], and writes what words of
+// products begin with.
+template <class Lanes, class Ops>
+void round_groups_for_words(
+    const EncodeTask& task, const GroupsOfRow& groups, const float* rotated, const float* inverses
+) {
+  unsigned char* values = task.out + groups.row * task.out_stride + groups.begin * task.value_bytes;
+  auto* const starts = reinterpret_cast<int32_t*>(starts_of_row(task, groups.row)) + groups.begin;
+  for (size_t group = 0; group < groups.num_groups; ++group, values += task.value_bytes) {
+    Lanes steps[4];
+    to_steps(rotated + group * 64, inverses[group], steps);
+    typename Ops::ByteSums unused;
+    Ops::store_rounded(values, steps, unused);
+    Ops::store_word_starts(values + 64, values, task.weight_zero);
+    starts[group] = kSumStart;
+  }
+}
+
+// The same, and what the sums of products start with where words do not.
 template <class Lanes, class Ops>
 void round_groups(
     const EncodeTask& task, const GroupsOfRow& groups, const float* rotated, const float* inverses
 ) {
+  if constexpr (kHasWordStarts<Ops>) {
+    if (task.has_word_starts) {
+      return round_groups_for_words<Lanes, Ops>(task, groups, rotated, inverses);
+    }
+  }
   unsigned char* values = task.out + groups.row * task.out_stride + groups.begin * task.value_bytes;
   LanesOfGroups<Lanes> sums;
   for (size_t group = 0; group < groups.num_groups; ++group, values += task.value_bytes) {
@@ -122,9 +144,6 @@ void round_groups(
       typename Ops::ByteSums sum;
       Ops::store_rounded(values, steps, sum);
       sums.put(group, sum.lanes());
-      if constexpr (kHasWordStarts<Ops>) {
-        if (task.has_word_starts) Ops::store_word_starts(values + 64, values);
-      }
     }
   }
   // kSumStart - zero * sum, in the bits of a float: exact below 2^22.
