@@ -201,6 +201,11 @@ bool prefers_floats() {
   return is_intel;
 }
 
+bool prefers_whole_bfloat16() {
+  static const bool is_held_up = is_zen1();
+  return is_held_up;
+}
+
 size_t best_hint_bytes() {
   static const size_t bytes = find_hint_bytes();
   return bytes;

@@ -49,6 +49,10 @@ enum class Isa {
 // which can run kAvx512Dot, has not is carried out by this process. False: it can't.
 [[gnu::weak]] bool emulate_amx();
 
+// Whether this processor is taken to multiply bfloat16 weights faster out of 16 bits than out of 12
+// (docs/decisions/0036): Zen 1, which is held up by unpacking them.
+[[nodiscard]] bool prefers_whole_bfloat16();
+
 // How far ahead of what they multiply kernels ask for weights, into the first cache: those of
 // quantized matrices for few tokens, which then read panels in the order in which they lie, and
 // those of bfloat16 matrices, for few (AVX2) or for many (AVX-512 BF16). 0: they leave it to the

@@ -49,17 +49,23 @@ void check_forms(const Executor& executor, const LinearArgs& args) {
   );
 }
 
-void check_shapes(const LinearArgs& args, size_t num_threads) {
+void check_shapes(const Executor& executor, const LinearArgs& args) {
   const PackedMatrix& weights = args.weights;
   CHECK(args.x.num_columns == weights.num_columns(), "x has the weights' inputs");
   CHECK(args.out.num_rows == args.x.num_rows, "one output row a token");
+  CHECK(
+      weights.bfloat16_panels() == BFloat16Panels::kPacked || executor.isa <= Isa::kAvx2,
+      "whole panels are for AVX2 alone"
+  );
   CHECK(
       args.bias.empty() || args.bias.size() == weights.num_panels() * PackedMatrix::kPanelRows,
       "a bias covers every packed row"
   );
   CHECK(
       args.scratch.size() >=
-          linear_scratch_bytes(weights.dtype(), num_threads, args.x.num_rows, args.x.num_columns),
+          linear_scratch_bytes(
+              weights.dtype(), executor.pool.num_threads(), args.x.num_rows, args.x.num_columns
+          ),
       "scratch for the inputs"
   );
   check_outputs(
@@ -146,6 +152,7 @@ LinearTask make_task(
       .num_inputs = args.x.num_columns,
       .weights = panels + first_panel * weights.panels().panel_bytes,
       .panel_size = weights.panel_size(),
+      .bfloat16_panels = weights.bfloat16_panels(),
       .exceptions = weights.exceptions().empty() ? nullptr : &weights.exceptions()[first_panel],
       .scratch = nullptr,
       .bias = args.bias.empty() ? nullptr : &args.bias[first_panel * PackedMatrix::kPanelRows],
@@ -185,8 +192,7 @@ size_t linear_scratch_bytes(
 }
 
 void linear(const Executor& executor, const LinearArgs& args) {
-  const size_t num_threads = executor.pool.num_threads();
-  check_shapes(args, num_threads);
+  check_shapes(executor, args);
   check_forms(executor, args);
   if (args.x.num_rows == 0) return;
   const bool is_packed = args.weights.dtype() == DType::kBFloat16;

@@ -50,7 +50,8 @@ struct LinearTask {
   size_t num_inputs;
   const void* weights;  // [num_panels][panel_size], see packed_matrix.h
   size_t panel_size;
-  const PanelExceptions* exceptions;  // [num_panels] of a bfloat16 matrix
+  BFloat16Panels bfloat16_panels;     // of a bfloat16 matrix; whole ones take linear_avx2()
+  const PanelExceptions* exceptions;  // [num_panels] of one
   void* scratch;                      // of one: this thread's, thread_scratch_bytes()
   const float* bias;                  // [num_panels * 16] or null
   float* out;                         // [num_tokens, num_outputs], rows out_stride apart

@@ -38,7 +38,7 @@ float sum_of_bfloat16(
   const size_t panel = row / kPanelRows;
   const uint8_t* packed = static_cast<const uint8_t*>(task.weights) + panel * task.panel_size;
   float sum = sum_of_packed([&](size_t input) {
-    return to_float(packed_bfloat16_weight(packed, row % kPanelRows, input));
+    return to_float(bfloat16_panel_weight(task.bfloat16_panels, packed, row % kPanelRows, input));
   });
   const PanelExceptions& exceptions = task.exceptions[panel];
   for (const WeightException& exception : std::span(exceptions.data, exceptions.size)) {

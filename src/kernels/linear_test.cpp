@@ -42,6 +42,13 @@ const std::vector<Shape>& shapes() {
   return all;
 }
 
+constexpr BFloat16Panels kBothPanels[] = {BFloat16Panels::kPacked, BFloat16Panels::kWhole};
+
+// Whole ones are for AVX2 alone.
+bool can_read(Isa isa, BFloat16Panels panels) {
+  return panels == BFloat16Panels::kPacked || isa <= Isa::kAvx2;
+}
+
 struct Problem {
   Shape shape;
   LinearEpilogue epilogue;
@@ -51,7 +58,13 @@ struct Problem {
   std::vector<float> out;   // as it is before
 };
 
-Problem make_problem(const Shape& shape, DType dtype, LinearEpilogue epilogue, bool with_bias) {
+Problem make_problem(
+    const Shape& shape,
+    DType dtype,
+    LinearEpilogue epilogue,
+    bool with_bias,
+    BFloat16Panels panels = best_bfloat16_panels()
+) {
   const size_t num_rows = epilogue == LinearEpilogue::kSiluMul
                               ? 2 * round_up<size_t>(shape.num_outputs, 16)
                               : shape.num_outputs;
@@ -59,7 +72,7 @@ Problem make_problem(const Shape& shape, DType dtype, LinearEpilogue epilogue, b
   Problem problem = {
       .shape = shape,
       .epilogue = epilogue,
-      .weights = packed(dtype, rows, shape.num_inputs),
+      .weights = packed(dtype, rows, shape.num_inputs, panels),
       .x = random_floats(shape.num_tokens * shape.num_inputs, 12),
       .bias = {},
       .out = random_floats(shape.num_tokens * shape.num_outputs, 13),
@@ -134,28 +147,45 @@ TEST(Linear, IsTheMatrixProductInDoublePrecision) {
   }
 }
 
-TEST(Linear, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
+// Of one problem and its outputs by each reference.
+void expect_bits_on_every_isa(
+    const Problem& problem, std::span<const float> by_pairs, std::span<const float> by_tiles
+) {
   ThreadPool one(1);
   ThreadPool three(3);
+  const Shape& shape = problem.shape;
+  for (const Isa isa : supported_isas()) {
+    if (is_reference(isa) || !can_read(isa, problem.weights.bfloat16_panels())) continue;
+    const auto& expected = reference_of(isa) == Isa::kReference ? by_pairs : by_tiles;
+    for (const size_t hint_bytes : {0, 4096}) {
+      ASSERT_EQ(bits_of(solve({isa, one, hint_bytes}, problem)), bits_of(expected))
+          << name_of(isa) << ' ' << name_of(problem.weights.dtype()) << ' ' << shape.num_tokens
+          << " x " << shape.num_inputs << " x " << shape.num_outputs << ", hints " << hint_bytes;
+    }
+    ASSERT_EQ(bits_of(solve({isa, three}, problem)), bits_of(expected)) << name_of(isa);
+  }
+}
+
+TEST(Linear, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
+  ThreadPool pool(1);
   for (const LinearEpilogue epilogue :
        {LinearEpilogue::kStore, LinearEpilogue::kAddToOut, LinearEpilogue::kSiluMul}) {
     for (const DType dtype : kDTypes) {
+      const bool is_bfloat16 = dtype == DType::kBFloat16;
       for (const Shape& shape : shapes()) {
         const bool with_bias = shape.num_tokens % 2 == 1;
-        const Problem problem = make_problem(shape, dtype, epilogue, with_bias);
-        const std::vector<float> by_pairs = solve({Isa::kReference, one}, problem);
+        const auto problem_with = [&](BFloat16Panels panels) {
+          return make_problem(shape, dtype, epilogue, with_bias, panels);
+        };
+        const Problem problem = problem_with(BFloat16Panels::kPacked);
+        const std::vector<float> by_pairs = solve({Isa::kReference, pool}, problem);
         const std::vector<float> by_tiles =
-            dtype == DType::kBFloat16 ? solve({Isa::kAmxReference, one}, problem) : by_pairs;
-        for (const Isa isa : supported_isas()) {
-          if (is_reference(isa)) continue;
-          const auto& expected = reference_of(isa) == Isa::kReference ? by_pairs : by_tiles;
-          for (const size_t hint_bytes : {0, 4096}) {
-            ASSERT_EQ(bits_of(solve({isa, one, hint_bytes}, problem)), bits_of(expected))
-                << name_of(isa) << ' ' << name_of(dtype) << ' ' << shape.num_tokens << " x "
-                << shape.num_inputs << " x " << shape.num_outputs << ", hints " << hint_bytes;
-          }
-          ASSERT_EQ(bits_of(solve({isa, three}, problem)), bits_of(expected)) << name_of(isa);
-        }
+            is_bfloat16 ? solve({Isa::kAmxReference, pool}, problem) : by_pairs;
+        expect_bits_on_every_isa(problem, by_pairs, by_tiles);
+        if (!is_bfloat16) continue;
+        const Problem whole = problem_with(BFloat16Panels::kWhole);
+        EXPECT_EQ(bits_of(solve({Isa::kReference, pool}, whole)), bits_of(by_pairs));
+        expect_bits_on_every_isa(whole, by_pairs, by_tiles);
       }
     }
   }
@@ -294,14 +324,17 @@ TEST(Linear, AddsWeightsOfAnyMagnitudeOnEveryInstructionSet) {
     for (size_t i = 0; i < rows.size(); ++i) {
       if (i % kInputs < 40) rows[i] = std::ldexp(rows[i], static_cast<int>(i * 7 % 24) - 20);
     }
-    problem.weights = packed(DType::kBFloat16, rows, kInputs);
-    EXPECT_GT(problem.weights.exceptions()[0].size, 100U);
-    for (const Isa isa : supported_isas()) {
-      const std::vector<float> expected = solve({reference_of(isa), pool}, problem);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_NEAR(expected[i], exact_output(problem, i / 40, i % 40), 1e-3);
+    for (const BFloat16Panels panels : kBothPanels) {
+      problem.weights = packed(DType::kBFloat16, rows, kInputs, panels);
+      EXPECT_GT(problem.weights.exceptions()[0].size, 100U);
+      for (const Isa isa : supported_isas()) {
+        if (!can_read(isa, panels)) continue;
+        const std::vector<float> expected = solve({reference_of(isa), pool}, problem);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_NEAR(expected[i], exact_output(problem, i / 40, i % 40), 1e-3);
+        }
+        EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(expected)) << name_of(isa);
       }
-      EXPECT_EQ(bits_of(solve({isa, pool}, problem)), bits_of(expected)) << name_of(isa);
     }
   }
 }
@@ -343,12 +376,16 @@ TEST(Linear, AddsPairsOfBFloat16InTheOrderOfEachReference) {
 
 TEST(Linear, TakesDenormalsOfBFloat16AsZeroOnEveryInstructionSet) {
   ThreadPool pool(1);
-  Problem problem = make_problem({2, 8, 16}, DType::kBFloat16, LinearEpilogue::kStore, false);
-  for (float& input : problem.x) input *= 0x1p-126F;  // denormal themselves or in their products
-  for (const Isa isa : supported_isas()) {
-    EXPECT_EQ(
-        bits_of(solve({isa, pool}, problem)), bits_of(solve({reference_of(isa), pool}, problem))
-    ) << name_of(isa);
+  for (const BFloat16Panels panels : kBothPanels) {
+    Problem problem =
+        make_problem({2, 8, 16}, DType::kBFloat16, LinearEpilogue::kStore, false, panels);
+    for (float& input : problem.x) input *= 0x1p-126F;  // denormal themselves or in their products
+    for (const Isa isa : supported_isas()) {
+      if (!can_read(isa, panels)) continue;
+      EXPECT_EQ(
+          bits_of(solve({isa, pool}, problem)), bits_of(solve({reference_of(isa), pool}, problem))
+      ) << name_of(isa);
+    }
   }
 }
 
@@ -389,6 +426,15 @@ TEST(LinearDeathTest, RefusesTilesWhereFloatsAreMultiplied) {
   EXPECT_DEATH(
       solve_two({Isa::kReference, pool}, first, next, RowsForm::kTiles), "may stand in tiles"
   );
+}
+
+TEST(LinearDeathTest, RefusesWholePanelsWhereTheKernelsReadPackedOnes) {
+  if (best_isa() <= Isa::kAvx2) GTEST_SKIP() << "AVX2 reads both";
+  ThreadPool pool(1);
+  const Problem problem = make_problem(
+      {2, 20, 30}, DType::kBFloat16, LinearEpilogue::kStore, false, BFloat16Panels::kWhole
+  );
+  EXPECT_DEATH(solve({best_isa(), pool}, problem), "whole panels are for AVX2 alone");
 }
 
 TEST(LinearDeathTest, RefusesShapesThatDoNotFit) {

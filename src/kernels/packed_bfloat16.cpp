@@ -195,34 +195,92 @@ void pack_block(
   }
 }
 
-}  // namespace
-
-std::vector<WeightException> pack_bfloat16_panel(
-    std::span<const float> rows, size_t num_columns, std::span<uint8_t> panel, Isa isa
+std::vector<WeightException> pack_blocks(
+    const RoundedRows& rows, const ExponentTable& table, std::span<uint8_t> panel, Isa isa
 ) {
-  CHECK(panel.size() == packed_bfloat16_panel_bytes(num_columns), "a whole panel");
-  CHECK(rows.size() % num_columns == 0 && rows.size() <= kRows * num_columns, "at most 16 rows");
-  const RoundedRows rounded = round_rows(rows, num_columns, isa);
-  const ExponentTable table = choose_exponents(count_exponents(rounded.all()));
   std::memcpy(panel.data(), table.exponents.data(), kPackedTableBytes / 2);
   std::memcpy(&panel[kPackedTableBytes / 2], table.exponents.data(), kPackedTableBytes / 2);
 
-  const size_t num_blocks = rounded.num_columns / kBlockColumns;
+  const size_t num_blocks = rows.num_columns / kBlockColumns;
   std::vector<uint8_t> is_packed(num_blocks);
-  kPackBlocks.find(isa)(blocks_task(rounded, table, panel, is_packed));
+  kPackBlocks.find(isa)(blocks_task(rows, table, panel, is_packed));
   std::vector<WeightException> exceptions;
   for (size_t block = 0; block < num_blocks; ++block) {
-    if (is_packed[block] == 0) pack_block(rounded, block, table, panel, exceptions);
+    if (is_packed[block] == 0) pack_block(rows, block, table, panel, exceptions);
   }
   return exceptions;
 }
 
-BFloat16 packed_bfloat16_weight(const uint8_t* panel, size_t row, size_t column) {
+size_t whole_place_of(size_t row, size_t column) {
+  return column / 2 * kWholePairBytes + (row * 2 + column % 2) * sizeof(BFloat16);
+}
+
+// Of the panel's weights those that the table lacks.
+std::vector<WeightException> find_exceptions(const RoundedRows& rows, const ExponentTable& table) {
+  std::vector<WeightException> exceptions;
+  for (size_t column = 0; column < rows.num_columns; ++column) {
+    for (size_t row = 0; row < kRows; ++row) {
+      const BFloat16 weight = rows.weights[row * rows.num_columns + column];
+      if (table.codes[exponent_of(weight)] != kNotInTable) continue;
+      exceptions.push_back({static_cast<uint32_t>(column), static_cast<uint16_t>(row), weight.bits}
+      );
+    }
+  }
+  return exceptions;
+}
+
+std::vector<WeightException> keep_whole(
+    const RoundedRows& rows, const ExponentTable& table, std::span<uint8_t> panel
+) {
+  constexpr size_t kBytesOfRow = 2 * sizeof(BFloat16);  // a pair's
+  for (size_t column = 0; column < rows.num_columns; column += 2) {
+    uint8_t* const pair = &panel[whole_place_of(0, column)];
+    for (size_t row = 0; row < kRows; ++row) {
+      const BFloat16* const both = &rows.weights[row * rows.num_columns + column];
+      std::memcpy(pair + row * kBytesOfRow, both, kBytesOfRow);
+    }
+  }
+  std::vector<WeightException> exceptions = find_exceptions(rows, table);
+  for (const WeightException& exception : exceptions) {
+    std::memset(&panel[whole_place_of(exception.row, exception.column)], 0, sizeof(BFloat16));
+  }
+  return exceptions;
+}
+
+BFloat16 packed_weight(const uint8_t* panel, size_t row, size_t column) {
   const Place place = place_of(row, column);
   const size_t code = read_u16(panel + place.code) >> place.code_shift & 0xF;
   const uint16_t exponent = read_u16(panel + 2 * code);
   const unsigned rest = panel[place.rest];
   return {static_cast<uint16_t>((rest & 0x80) << 8 | exponent | (rest & 0x7F))};
+}
+
+}  // namespace
+
+BFloat16Panels best_bfloat16_panels() {
+  return prefers_whole_bfloat16() ? BFloat16Panels::kWhole : BFloat16Panels::kPacked;
+}
+
+std::vector<WeightException> pack_bfloat16_panel(
+    BFloat16Panels panels,
+    std::span<const float> rows,
+    size_t num_columns,
+    std::span<uint8_t> panel,
+    Isa isa
+) {
+  CHECK(panel.size() == bfloat16_panel_bytes(panels, num_columns), "a panel's bytes");
+  CHECK(rows.size() % num_columns == 0 && rows.size() <= kRows * num_columns, "at most 16 rows");
+  const RoundedRows rounded = round_rows(rows, num_columns, isa);
+  const ExponentTable table = choose_exponents(count_exponents(rounded.all()));
+  return panels == BFloat16Panels::kWhole ? keep_whole(rounded, table, panel)
+                                          : pack_blocks(rounded, table, panel, isa);
+}
+
+BFloat16 bfloat16_panel_weight(
+    BFloat16Panels panels, const uint8_t* panel, size_t row, size_t column
+) {
+  if (panels == BFloat16Panels::kWhole) return {read_u16(panel + whole_place_of(row, column))};
+  return packed_weight(panel, row, column);
 }
 
 }  // namespace millrace

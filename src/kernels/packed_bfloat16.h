@@ -13,6 +13,13 @@
 //     [4][16][2] uint8  of each pair, row and input of the pair: sign and mantissa
 //
 // Inputs past the last one have weights of zero.
+//
+// Processors to which the fourth part of the memory matters less than unpacking it have whole
+// panels (docs/decisions/0036): the same weights, also without the exceptions, so that sums are the
+// same to the bit.
+//
+//   [num_blocks] of     eight inputs each: four pairs
+//     [4][16][2] uint16 of each pair, row and input of the pair: the weight
 #pragma once
 
 #include <cstddef>
@@ -26,20 +33,30 @@
 
 namespace millrace {
 
+// Those with which this processor is faster.
+BFloat16Panels best_bfloat16_panels();
+
 // Bytes of a panel; 64 is their common divisor.
-constexpr size_t packed_bfloat16_panel_bytes(size_t num_columns) {
-  return kPackedTableBytes +
-         (num_columns + kPackedBlockColumns - 1) / kPackedBlockColumns * kPackedBlockBytes;
+constexpr size_t bfloat16_panel_bytes(BFloat16Panels panels, size_t num_columns) {
+  const size_t num_blocks = (num_columns + kPackedBlockColumns - 1) / kPackedBlockColumns;
+  return panels == BFloat16Panels::kWhole ? num_blocks * kWholeBlockBytes
+                                          : kPackedTableBytes + num_blocks * kPackedBlockBytes;
 }
 
 // Writes rows, rounded to bfloat16 (to nearest, ties to even), into `panel`, and returns the
 // exceptions in the order of their columns. `rows`: [1 .. 16, num_columns]; rows that are missing
-// are zero. `panel`: packed_bfloat16_panel_bytes(). The same bits with every `isa`.
+// are zero. `panel`: bfloat16_panel_bytes(). The same bits with every `isa`.
 std::vector<WeightException> pack_bfloat16_panel(
-    std::span<const float> rows, size_t num_columns, std::span<uint8_t> panel, Isa isa = best_isa()
+    BFloat16Panels panels,
+    std::span<const float> rows,
+    size_t num_columns,
+    std::span<uint8_t> panel,
+    Isa isa = best_isa()
 );
 
 // One weight of a panel; zero where an exception stands for it.
-BFloat16 packed_bfloat16_weight(const uint8_t* panel, size_t row, size_t column);
+BFloat16 bfloat16_panel_weight(
+    BFloat16Panels panels, const uint8_t* panel, size_t row, size_t column
+);
 
 }  // namespace millrace

@@ -7,12 +7,20 @@
 
 namespace millrace {
 
+enum class BFloat16Panels {
+  kPacked,  // 12 bits a weight
+  kWhole,   // 16
+};
+
 constexpr size_t kPackedTableBytes = 64;
 constexpr size_t kPackedBlockColumns = 8;
 constexpr size_t kPackedBlockPairs = 4;
 constexpr size_t kPackedCodeBytes = 64;  // of a block
 constexpr size_t kPackedPairBytes = 32;  // signs and mantissas of a pair
 constexpr size_t kPackedBlockBytes = kPackedCodeBytes + kPackedBlockPairs * kPackedPairBytes;
+
+constexpr size_t kWholePairBytes = 64;
+constexpr size_t kWholeBlockBytes = kPackedBlockPairs * kWholePairBytes;
 
 // A weight whose exponent is not in its panel's table.
 struct WeightException {

@@ -11,15 +11,28 @@
 namespace millrace {
 namespace {
 
+constexpr BFloat16Panels kBothPanels[] = {BFloat16Panels::kPacked, BFloat16Panels::kWhole};
+
+bool are_same(const WeightException& a, const WeightException& b) {
+  return a.column == b.column && a.row == b.row && a.bits == b.bits;
+}
+
 struct Panel {
+  BFloat16Panels panels;
   std::vector<uint8_t> bytes;
   std::vector<WeightException> exceptions;
+
+  uint16_t bits(size_t row, size_t column) const {
+    return bfloat16_panel_weight(panels, bytes.data(), row, column).bits;
+  }
 };
 
-Panel pack(std::span<const float> rows, size_t num_columns, Isa isa = best_isa()) {
-  Panel panel;
-  panel.bytes.resize(packed_bfloat16_panel_bytes(num_columns), 0xA5);
-  panel.exceptions = pack_bfloat16_panel(rows, num_columns, panel.bytes, isa);
+Panel pack(
+    BFloat16Panels panels, std::span<const float> rows, size_t num_columns, Isa isa = best_isa()
+) {
+  Panel panel = {.panels = panels, .bytes = {}, .exceptions = {}};
+  panel.bytes.resize(bfloat16_panel_bytes(panels, num_columns), 0xA5);
+  panel.exceptions = pack_bfloat16_panel(panels, rows, num_columns, panel.bytes, isa);
   return panel;
 }
 
@@ -27,28 +40,49 @@ Panel pack(std::span<const float> rows, size_t num_columns, Isa isa = best_isa()
 uint16_t bits_at(const Panel& panel, size_t row, size_t column) {
   for (const WeightException& exception : panel.exceptions) {
     if (exception.row == row && exception.column == column) {
-      EXPECT_EQ(packed_bfloat16_weight(panel.bytes.data(), row, column).bits, 0);
+      EXPECT_EQ(panel.bits(row, column), 0);
       return exception.bits;
     }
   }
-  return packed_bfloat16_weight(panel.bytes.data(), row, column).bits;
+  return panel.bits(row, column);
 }
 
 TEST(PackedBFloat16, TakesTwelveBitsAWeightAndATable) {
-  EXPECT_EQ(packed_bfloat16_panel_bytes(896), 64U + 896 * 16 * 12 / 8);
-  EXPECT_EQ(packed_bfloat16_panel_bytes(1), 64U + 8 * 16 * 12 / 8);
+  EXPECT_EQ(bfloat16_panel_bytes(BFloat16Panels::kPacked, 896), 64U + 896 * 16 * 12 / 8);
+  EXPECT_EQ(bfloat16_panel_bytes(BFloat16Panels::kPacked, 1), 64U + 8 * 16 * 12 / 8);
+}
+TEST(PackedBFloat16, TakesSixteenBitsAWeightWhole) {
+  EXPECT_EQ(bfloat16_panel_bytes(BFloat16Panels::kWhole, 896), 896U * 16 * 2);
+  EXPECT_EQ(bfloat16_panel_bytes(BFloat16Panels::kWhole, 1), 8U * 16 * 2);
 }
 
 TEST(PackedBFloat16, KeepsEveryBitOfWeightsAsTheyOccur) {
-  for (const size_t num_columns : {1UL, 7UL, 8UL, 9UL, 100UL}) {
-    for (const size_t num_rows : {1UL, 5UL, 16UL}) {
-      const std::vector<float> rows = random_floats(num_rows * num_columns, 3);
-      const Panel panel = pack(rows, num_columns);
-      for (size_t i = 0; i < rows.size(); ++i) {
-        ASSERT_EQ(bits_at(panel, i / num_columns, i % num_columns), to_bfloat16(rows[i]).bits);
+  for (const BFloat16Panels panels : kBothPanels) {
+    for (const size_t num_columns : {1UL, 7UL, 8UL, 9UL, 100UL}) {
+      for (const size_t num_rows : {1UL, 5UL, 16UL}) {
+        const std::vector<float> rows = random_floats(num_rows * num_columns, 3);
+        const Panel panel = pack(panels, rows, num_columns);
+        for (size_t i = 0; i < rows.size(); ++i) {
+          ASSERT_EQ(bits_at(panel, i / num_columns, i % num_columns), to_bfloat16(rows[i]).bits);
+        }
+        for (size_t row = num_rows; row < 16; ++row) EXPECT_EQ(bits_at(panel, row, 0), 0);
       }
-      for (size_t row = num_rows; row < 16; ++row) EXPECT_EQ(bits_at(panel, row, 0), 0);
     }
+  }
+}
+
+// Not without them: where sums add them shows in their bits.
+TEST(PackedBFloat16, HasTheSameWeightsAndExceptionsWhole) {
+  constexpr size_t kColumns = 2048;
+  std::vector<float> rows = random_floats(16 * kColumns, 5);
+  for (size_t i = 0; i < rows.size(); i += 7)
+    rows[i] = std::ldexp(rows[i], -static_cast<int>(i % 60));
+  const Panel packed = pack(BFloat16Panels::kPacked, rows, kColumns);
+  const Panel whole = pack(BFloat16Panels::kWhole, rows, kColumns);
+  EXPECT_GT(packed.exceptions.size(), 100U);
+  EXPECT_TRUE(std::ranges::equal(whole.exceptions, packed.exceptions, are_same));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ASSERT_EQ(whole.bits(i / kColumns, i % kColumns), packed.bits(i / kColumns, i % kColumns)) << i;
   }
 }
 
@@ -59,24 +93,26 @@ TEST(PackedBFloat16, KeepsEveryBitOfAnyWeights) {
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i] = to_float(BFloat16{static_cast<uint16_t>(i * 40503)});
   }
-  const Panel panel = pack(rows, kColumns);
-  EXPECT_GT(panel.exceptions.size(), 50'000U);
-  for (size_t i = 1; i < panel.exceptions.size(); ++i) {
-    ASSERT_LE(panel.exceptions[i - 1].column, panel.exceptions[i].column);
-  }
-  // The exceptions of a column are at most 16, and follow those before it.
-  size_t next = 0;
-  for (size_t column = 0; column < kColumns; ++column) {
-    for (size_t row = 0; row < 16; ++row) {
-      uint16_t found = packed_bfloat16_weight(panel.bytes.data(), row, column).bits;
-      const bool is_exception = next < panel.exceptions.size() &&
-                                panel.exceptions[next].column == column &&
-                                panel.exceptions[next].row == row;
-      if (is_exception) found = panel.exceptions[next++].bits;
-      ASSERT_EQ(found, to_bfloat16(rows[row * kColumns + column]).bits) << row << ' ' << column;
+  for (const BFloat16Panels panels : kBothPanels) {
+    const Panel panel = pack(panels, rows, kColumns);
+    EXPECT_GT(panel.exceptions.size(), 50'000U);
+    for (size_t i = 1; i < panel.exceptions.size(); ++i) {
+      ASSERT_LE(panel.exceptions[i - 1].column, panel.exceptions[i].column);
     }
+    // The exceptions of a column are at most 16, and follow those before it.
+    size_t next = 0;
+    for (size_t column = 0; column < kColumns; ++column) {
+      for (size_t row = 0; row < 16; ++row) {
+        uint16_t found = panel.bits(row, column);
+        const bool is_exception = next < panel.exceptions.size() &&
+                                  panel.exceptions[next].column == column &&
+                                  panel.exceptions[next].row == row;
+        if (is_exception) found = panel.exceptions[next++].bits;
+        ASSERT_EQ(found, to_bfloat16(rows[row * kColumns + column]).bits) << row << ' ' << column;
+      }
+    }
+    EXPECT_EQ(next, panel.exceptions.size());
   }
-  EXPECT_EQ(next, panel.exceptions.size());
 }
 
 std::vector<float> normal_floats(size_t size) {
@@ -92,19 +128,19 @@ std::vector<float> normal_floats(size_t size) {
 
 TEST(PackedBFloat16, HasFewExceptionsAmongNormalWeights) {
   constexpr size_t kColumns = 896;
-  EXPECT_LT(pack(normal_floats(16 * kColumns), kColumns).exceptions.size(), 10U);  // 2 on average
+  const Panel panel = pack(BFloat16Panels::kPacked, normal_floats(16 * kColumns), kColumns);
+  EXPECT_LT(panel.exceptions.size(), 10U);  // 2 on average
 }
 
 void expect_same_bits_on_every_isa(std::span<const float> rows, size_t num_columns) {
-  const Panel expected = pack(rows, num_columns, Isa::kReference);
-  for (const Isa isa : supported_isas()) {
-    const Panel panel = pack(rows, num_columns, isa);
-    EXPECT_EQ(panel.bytes, expected.bytes) << name_of(isa) << ' ' << num_columns;
-    const auto is_same = [](const WeightException& a, const WeightException& b) {
-      return a.column == b.column && a.row == b.row && a.bits == b.bits;
-    };
-    EXPECT_TRUE(std::ranges::equal(panel.exceptions, expected.exceptions, is_same))
-        << name_of(isa) << ' ' << num_columns;
+  for (const BFloat16Panels panels : kBothPanels) {
+    const Panel expected = pack(panels, rows, num_columns, Isa::kReference);
+    for (const Isa isa : supported_isas()) {
+      const Panel panel = pack(panels, rows, num_columns, isa);
+      EXPECT_EQ(panel.bytes, expected.bytes) << name_of(isa) << ' ' << num_columns;
+      EXPECT_TRUE(std::ranges::equal(panel.exceptions, expected.exceptions, are_same))
+          << name_of(isa) << ' ' << num_columns;
+    }
   }
 }
 

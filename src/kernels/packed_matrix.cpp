@@ -53,20 +53,25 @@ void unpack_row(std::span<const T> panel, size_t row, std::span<float> out) {
 
 }  // namespace
 
-std::optional<size_t> PackedMatrix::num_bytes(DType dtype, size_t num_rows, size_t num_columns) {
-  if (num_rows > SIZE_MAX - kRows || num_columns > SIZE_MAX / kPackedBlockBytes)
+std::optional<size_t> PackedMatrix::num_bytes(
+    DType dtype, size_t num_rows, size_t num_columns, BFloat16Panels panels
+) {
+  if (num_rows > SIZE_MAX - kRows || num_columns > SIZE_MAX / kWholeBlockBytes) {
     return std::nullopt;
+  }
   if (dtype == DType::kBFloat16) {
     const size_t room = div_ceil(num_columns, kPackedBlockColumns) * sizeof(WeightException);
-    return checked_mul(div_ceil(num_rows, kRows), packed_bfloat16_panel_bytes(num_columns) + room);
+    return checked_mul(div_ceil(num_rows, kRows), bfloat16_panel_bytes(panels, num_columns) + room);
   }
   const auto elements = checked_mul(round_up(num_rows, kRows), num_columns);
   return elements ? checked_mul(*elements, size_of(dtype)) : std::nullopt;
 }
 
-Result<PackedMatrix> PackedMatrix::allocate(DType dtype, size_t num_rows, size_t num_columns) {
+Result<PackedMatrix> PackedMatrix::allocate(
+    DType dtype, size_t num_rows, size_t num_columns, BFloat16Panels panels
+) {
   CHECK(num_rows > 0 && num_columns > 0, "a matrix has rows and columns");
-  const std::optional<size_t> bytes = num_bytes(dtype, num_rows, num_columns);
+  const std::optional<size_t> bytes = num_bytes(dtype, num_rows, num_columns, panels);
   if (!bytes) {
     return Error{
         ErrorCode::kResourceExhausted,
@@ -82,6 +87,7 @@ Result<PackedMatrix> PackedMatrix::allocate(DType dtype, size_t num_rows, size_t
   matrix.num_columns_ = num_columns;
   matrix.buffer_ = *std::move(buffer);
   if (dtype == DType::kBFloat16) {
+    matrix.bfloat16_panels_ = panels;
     matrix.exceptions_.resize(matrix.num_panels());
   }
   return matrix;
@@ -91,7 +97,7 @@ void PackedMatrix::copy_bfloat16_row(size_t row, std::span<float> out) const {
   const size_t panel = row / kRows;
   const uint8_t* const packed = &buffer_.as<uint8_t>()[panel * panel_size()];
   for (size_t column = 0; column < out.size(); ++column) {
-    out[column] = to_float(packed_bfloat16_weight(packed, row % kRows, column));
+    out[column] = to_float(bfloat16_panel_weight(bfloat16_panels_, packed, row % kRows, column));
   }
   const PanelExceptions& exceptions = exceptions_[panel];
   for (const WeightException& exception : std::span(exceptions.data, exceptions.size)) {
@@ -103,7 +109,7 @@ size_t PackedMatrix::num_panels() const {
   return div_ceil(num_rows_, kRows);
 }
 size_t PackedMatrix::panel_size() const {
-  return dtype_ == DType::kBFloat16 ? packed_bfloat16_panel_bytes(num_columns_)
+  return dtype_ == DType::kBFloat16 ? bfloat16_panel_bytes(bfloat16_panels_, num_columns_)
                                     : num_columns_ * kRows;
 }
 
@@ -141,7 +147,9 @@ void PackedMatrix::pack_panel(size_t panel, std::span<const float> rows, Isa isa
       return pack(buffer_.as<Float16>().subspan(begin, panel_size()), rows, num_columns_, isa);
     case DType::kBFloat16: {
       const auto packed = buffer_.as<uint8_t>().subspan(begin, panel_size());
-      return keep_exceptions(panel, pack_bfloat16_panel(rows, num_columns_, packed, isa));
+      return keep_exceptions(
+          panel, pack_bfloat16_panel(bfloat16_panels_, rows, num_columns_, packed, isa)
+      );
     }
   }
 }

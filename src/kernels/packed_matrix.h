@@ -3,8 +3,9 @@
 //
 //   float32   [num_panels][num_columns][16]
 //   float16   [num_panels][num_columns][16]
-//   bfloat16  [num_panels] of packed_bfloat16.h: 12 bits a weight, without loss; then room for the
-//             exceptions of all panels, one a block, so one in 128 weights
+//   bfloat16  [num_panels] of packed_bfloat16.h: 12 bits a weight, without loss, or on some
+//             processors 16; then room for the exceptions of all panels, one a block, so one in 128
+//             weights
 //
 // Each exception is a step of its own in a product, and takes 8 bytes: a matrix with many would be
 // slow, and as large as whoever made the file likes. Normally distributed weights have one in
@@ -36,11 +37,21 @@ class PackedMatrix {
 
   PackedMatrix() = default;
 
-  // All zero. kResourceExhausted when there is no such memory.
-  static Result<PackedMatrix> allocate(DType dtype, size_t num_rows, size_t num_columns);
+  // All zero. kResourceExhausted when there is no such memory. `panels`: of bfloat16.
+  static Result<PackedMatrix> allocate(
+      DType dtype,
+      size_t num_rows,
+      size_t num_columns,
+      BFloat16Panels panels = best_bfloat16_panels()
+  );
 
   // What allocate() takes; nullopt when that does not fit a size_t.
-  static std::optional<size_t> num_bytes(DType dtype, size_t num_rows, size_t num_columns);
+  static std::optional<size_t> num_bytes(
+      DType dtype,
+      size_t num_rows,
+      size_t num_columns,
+      BFloat16Panels panels = best_bfloat16_panels()
+  );
 
   // How many exceptions a bfloat16 matrix has room for.
   static constexpr size_t num_exceptions_max(size_t num_rows, size_t num_columns) {
@@ -48,6 +59,7 @@ class PackedMatrix {
   }
 
   DType dtype() const { return dtype_; }
+  BFloat16Panels bfloat16_panels() const { return bfloat16_panels_; }  // of bfloat16 alone
   size_t num_rows() const { return num_rows_; }
   size_t num_columns() const { return num_columns_; }
   size_t num_panels() const;
@@ -76,6 +88,7 @@ class PackedMatrix {
   void keep_exceptions(size_t panel, std::span<const WeightException> found);
 
   DType dtype_ = DType::kFloat32;
+  BFloat16Panels bfloat16_panels_ = BFloat16Panels::kPacked;
   size_t num_rows_ = 0;
   size_t num_columns_ = 0;
   Buffer buffer_;

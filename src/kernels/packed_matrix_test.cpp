@@ -77,7 +77,7 @@ TEST(PackedMatrix, TakesNoMoreMemoryForWeightsOfAnyBitsAndSaysThatSomeAreLost) {
 }
 
 // Rows that were never trained among others: one panel may take the room of the whole matrix.
-TEST(PackedMatrix, KeepsAsManyExceptionsAsItSaysWhereverTheyAre) {
+void expect_room_for_exceptions(BFloat16Panels panels) {
   constexpr size_t kColumns = 1024;
   const size_t room = PackedMatrix::num_exceptions_max(48, kColumns);
   ASSERT_EQ(room, 384U);
@@ -88,18 +88,22 @@ TEST(PackedMatrix, KeepsAsManyExceptionsAsItSaysWhereverTheyAre) {
     for (size_t i = 0; i < num_apart; ++i) {
       rows[20 * kColumns + i] = std::ldexp(-1.5F, -1 - static_cast<int>(i % 100));
     }
-    PackedMatrix matrix = *PackedMatrix::allocate(DType::kBFloat16, 48, kColumns);
+    PackedMatrix matrix = *PackedMatrix::allocate(DType::kBFloat16, 48, kColumns, panels);
     for (size_t panel = 0; panel < 3; ++panel) {
       matrix.pack_panel(panel, std::span(rows).subspan(panel * 16 * kColumns, 16 * kColumns));
     }
     EXPECT_EQ(matrix.num_exceptions(), num_apart);
     EXPECT_EQ(matrix.holds_all_weights(), num_apart <= room);
-    EXPECT_EQ(matrix.num_bytes_read(), 3 * packed_bfloat16_panel_bytes(kColumns) + num_apart * 8);
+    EXPECT_EQ(matrix.num_bytes_read(), 3 * bfloat16_panel_bytes(panels, kColumns) + num_apart * 8);
     if (!matrix.holds_all_weights()) continue;
     std::vector<float> row(kColumns);
     matrix.copy_row(20, row);
     EXPECT_TRUE(std::ranges::equal(row, std::span(rows).subspan(20 * kColumns, kColumns)));
   }
+}
+TEST(PackedMatrix, KeepsAsManyExceptionsAsItSaysWhereverTheyAre) {
+  expect_room_for_exceptions(BFloat16Panels::kPacked);
+  expect_room_for_exceptions(BFloat16Panels::kWhole);
 }
 
 TEST(PackedMatrix, RefusesSizesThatDoNotFit) {

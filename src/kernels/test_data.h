@@ -35,9 +35,14 @@ inline Rows rows_of(std::vector<float>& values, size_t num_columns) {
 }
 
 // `rows`: [num_rows, num_columns].
-inline PackedMatrix packed(DType dtype, std::span<const float> rows, size_t num_columns) {
+inline PackedMatrix packed(
+    DType dtype,
+    std::span<const float> rows,
+    size_t num_columns,
+    BFloat16Panels panels = best_bfloat16_panels()
+) {
   const size_t num_rows = rows.size() / num_columns;
-  PackedMatrix matrix = *PackedMatrix::allocate(dtype, num_rows, num_columns);
+  PackedMatrix matrix = *PackedMatrix::allocate(dtype, num_rows, num_columns, panels);
   for (size_t panel = 0; panel < matrix.num_panels(); ++panel) {
     const size_t begin = panel * 16;
     const size_t count = std::min<size_t>(16, num_rows - begin);

@@ -31,11 +31,11 @@ struct MemoryPlanOptions {
 };
 
 // Bytes by component, as load_weights() lays them out. A matrix [N, K] is packed in panels of 16
-// rows and takes round_up(N, 16) * K elements of the weight dtype; of bfloat16 12 bits a weight, a
-// table a panel and room for exceptions, half a bit a weight (packed_matrix.h). q, k and v are one
-// matrix. Norms and biases are float32. Tied embeddings are stored once, as `embedding`. With
-// quantization, matrices take QuantizedMatrix::num_bytes(), save the embedding and routers; the
-// head is int8, and stored apart where it is tied.
+// rows and takes round_up(N, 16) * K elements of the weight dtype; of bfloat16 12 bits a weight and
+// a table a panel, or 16 bits, and room for exceptions, half a bit a weight (packed_matrix.h). q, k
+// and v are one matrix. Norms and biases are float32. Tied embeddings are stored once, as
+// `embedding`. With quantization, matrices take QuantizedMatrix::num_bytes(), save the embedding
+// and routers; the head is int8, and stored apart where it is tied.
 struct WeightBytes {
   int64_t embedding = 0;
   int64_t attention = 0;  // q, k, v, o and their biases
