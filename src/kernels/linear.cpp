@@ -195,7 +195,7 @@ void linear(const Executor& executor, const LinearArgs& args) {
   check_shapes(executor, args);
   check_forms(executor, args);
   if (args.x.num_rows == 0) return;
-  const bool is_packed = args.weights.dtype() == DType::kBFloat16;
+  const bool is_bfloat16 = args.weights.dtype() == DType::kBFloat16;
   const size_t num_input_bytes = bytes_of_inputs(args.x.num_rows, args.x.num_columns);
   const size_t num_thread_bytes = thread_scratch_bytes(args.x.num_rows);
   const PanelFunction function = kVersions.find(executor.isa, args.weights.dtype());
@@ -211,8 +211,8 @@ void linear(const Executor& executor, const LinearArgs& args) {
   };
   const auto run = [&](size_t thread, LinearTask task, size_t panel_begin, size_t panel_end) {
     const std::optional<DenormalsAreZero> scope =
-        is_packed ? std::optional<DenormalsAreZero>(std::in_place) : std::nullopt;
-    if (is_packed) task.scratch = &args.scratch[num_input_bytes + thread * num_thread_bytes];
+        is_bfloat16 ? std::optional<DenormalsAreZero>(std::in_place) : std::nullopt;
+    if (is_bfloat16) task.scratch = &args.scratch[num_input_bytes + thread * num_thread_bytes];
     function(task, panel_begin, panel_end);
   };
   for_grouped_panels<LinearTask>(executor, work, make, run);

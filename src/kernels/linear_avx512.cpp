@@ -19,7 +19,6 @@ struct TileShape {
 // The same. A single token has no more panels: so many are unpacked at once. Every tile loads and
 // stores its sums once for each 112 inputs, an eighth of 896.
 struct UnpackedShape {
-  using Rows = PackedRows;
   static constexpr size_t kPanels = 4;
   static constexpr size_t kUnpackedBytes = kUnpackedBytesMax;
   static constexpr size_t kTokensMax = 6;
@@ -78,7 +77,7 @@ void linear_avx512<BFloat16>(const LinearTask& task, size_t panel_begin, size_t 
   if (task.num_tokens <= FewShape::kTokensMax) {
     linear_few(task, panel_begin, panel_end);
   } else {
-    linear_unpacked<Avx512Lanes, UnpackedShape>(task, panel_begin, panel_end);
+    linear_unpacked<Avx512Lanes, UnpackedShape, UnpackedRows>(task, panel_begin, panel_end);
   }
 }
 

@@ -1,14 +1,8 @@
 // linear on sixteen lanes for bfloat16 matrices, whose panels are unpacked first, some inputs at a
 // time, so that what was unpacked stays in the first cache while all tokens of a block pass by. See
 // lanes.h for the rules of this file. A type `Shape` says how many tokens a tile has at most,
-// kTokensMax, and how many panels with so many tokens, panels_for(), as linear_lanes.h; how many
-// panels are unpacked at once, kPanels, to so many bytes, kUnpackedBytes; and what they are, Rows:
-//
-//   kPairBytes                  of a block, a pair's share
-//   block(panel, i)             where a panel's block i lies
-//   unpack(panel, i, n, out)    n blocks from there on as floats, of each pair of inputs the odd
-//                               one, then the even one, [n * 8][16], in an order of rows
-//   put_in_row_order(sums, n)   that this ends: [n][16]
+// kTokensMax, and how many panels with so many tokens, panels_for(), as linear_lanes.h; and how
+// many panels are unpacked at once, kPanels, to so many bytes, kUnpackedBytes.
 #pragma once
 
 #include "kernels/linear_lanes.h"
@@ -48,8 +42,9 @@ struct UnpackedTile {
 };
 
 // A pair's part of what is unpacked next.
-template <size_t kPairBytes, size_t kPanels>
+template <size_t kPanels>
 [[gnu::always_inline]] inline void ask_for_pair(const UnpackedTile& tile, size_t pair) {
+  constexpr size_t kPairBytes = kPackedBlockBytes / kPackedBlockPairs;
 #pragma GCC unroll 8
   for (size_t panel = 0; panel < kPanels; ++panel) {
     __builtin_prefetch(tile.ahead + panel * tile.panel_bytes + pair * kPairBytes, 0, 3);
@@ -77,7 +72,7 @@ template <class Lanes, size_t kInput, size_t kPanels, size_t kTokens>
 
 // Two multiply-adds for each pair of inputs, the odd one first, as vdpbf16ps adds them. A function
 // of its own: inlined, it would have to leave registers for what unpacking keeps in them.
-template <class Lanes, size_t kPairBytes, size_t kPanels, size_t kTokens>
+template <class Lanes, size_t kPanels, size_t kTokens>
 [[gnu::noinline]] void add_pairs(const UnpackedTile& tile) {
   Lanes sums[kPanels][kTokens];  // in registers: every index is known when compiling
 #pragma GCC unroll 8
@@ -92,7 +87,7 @@ template <class Lanes, size_t kPairBytes, size_t kPanels, size_t kTokens>
   const float* weights = tile.weights;
   for (size_t pair = 0; pair < tile.num_pairs; ++pair, weights += 2 * kLanes) {
     x.forget_origins();
-    if (tile.ahead != nullptr) ask_for_pair<kPairBytes, kPanels>(tile, pair);
+    if (tile.ahead != nullptr) ask_for_pair<kPanels>(tile, pair);
     add_input<Lanes, 1>(weights, tile.panel_stride, x, sums);
     add_input<Lanes, 0>(weights + kLanes, tile.panel_stride, x, sums);
     x.advance(2 * sizeof(float));
@@ -110,9 +105,7 @@ template <class Lanes, size_t kPairBytes, size_t kPanels, size_t kTokens>
 template <class Lanes, class Shape, size_t kPanels, size_t kTokens = 1>
 void run_unpacked_tile(const UnpackedTile& tile, size_t num_tokens) {
   if constexpr (kTokens <= Shape::kTokensMax && kPanels <= Shape::panels_for(kTokens)) {
-    if (num_tokens == kTokens) {
-      return add_pairs<Lanes, Shape::Rows::kPairBytes, kPanels, kTokens>(tile);
-    }
+    if (num_tokens == kTokens) return add_pairs<Lanes, kPanels, kTokens>(tile);
     run_unpacked_tile<Lanes, Shape, kPanels, kTokens + 1>(tile, num_tokens);
   }
 }
@@ -144,9 +137,8 @@ void run_unpacked(const UnpackedTile& tile, size_t num_tokens, size_t count) {
 }
 
 // Up to Shape::kPanels panels, for a block of tokens.
-template <class Lanes, class Shape>
+template <class Lanes, class Shape, class Rows>
 void run_unpacked_block(const LinearTask& task, const TilePlace& place) {
-  using Rows = typename Shape::Rows;
   constexpr size_t kChunkBlocks = kUnpackedInputs<Shape> / kPackedBlockColumns;
   alignas(64) float sums[Shape::kPanels * kUnpackedTokens.num_tokens_max * kLanes];
   const size_t num_sums = place.num_panels * place.num_tokens;
@@ -161,14 +153,18 @@ void run_unpacked_block(const LinearTask& task, const TilePlace& place) {
     const size_t rest = num_blocks - block;
     const size_t count = rest < kChunkBlocks ? rest : kChunkBlocks;
     for (size_t panel = 0; panel < place.num_panels; ++panel) {
-      const uint8_t* const of_panel = packed + panel * task.panel_size;
-      float* const out = unpacked + panel * kUnpackedInputs<Shape> * kLanes;
-      Rows::unpack(of_panel, block, count, out);
+      Rows::unpack(
+          packed + panel * task.panel_size,
+          block,
+          count,
+          unpacked + panel * kUnpackedInputs<Shape> * kLanes
+      );
     }
     const size_t input = block * kPackedBlockColumns;
     const size_t num_inputs = task.num_inputs - input;  // from here on
-    const uint8_t* const next = rest > kChunkBlocks ? Rows::block(packed, block + count)
-                                                    : packed + place.num_panels * task.panel_size;
+    const uint8_t* const next =
+        rest > kChunkBlocks ? packed + kPackedTableBytes + (block + count) * kPackedBlockBytes
+                            : packed + place.num_panels * task.panel_size;
     const size_t num_pairs =
         rest <= kChunkBlocks ? (num_inputs + 1) / 2 : kUnpackedInputs<Shape> / 2;
     for (size_t tile = 0; tile < num_tiles; ++tile) {
@@ -193,7 +189,10 @@ void run_unpacked_block(const LinearTask& task, const TilePlace& place) {
   finish_tile<Lanes>(task, place, sums);
 }
 
-template <class Lanes, class Shape>
+// Rows::unpack(panel, block, num_blocks, out) gives blocks of a panel as floats, of each pair of
+// inputs the odd one, then the even one, [num_blocks * 8][16], in an order of rows that
+// Rows::put_in_row_order(sums, num_sums) ends.
+template <class Lanes, class Shape, class Rows>
 void linear_unpacked(const LinearTask& task, size_t panel_begin, size_t panel_end) {
   const size_t num_tokens = task.num_tokens;
   const size_t most = kUnpackedTokens.num_tokens_of(num_tokens, task.x_stride * sizeof(float));
@@ -203,7 +202,7 @@ void linear_unpacked(const LinearTask& task, size_t panel_begin, size_t panel_en
     for (size_t panel = panel_begin; panel < panel_end; panel += Shape::kPanels) {
       const size_t left = panel_end - panel;
       const size_t num_panels = left < Shape::kPanels ? left : Shape::kPanels;
-      run_unpacked_block<Lanes, Shape>(task, {panel, num_panels, token, count});
+      run_unpacked_block<Lanes, Shape, Rows>(task, {panel, num_panels, token, count});
     }
   }
 }

@@ -34,7 +34,7 @@
 namespace millrace {
 
 // Those with which this processor is faster.
-BFloat16Panels best_bfloat16_panels();
+[[nodiscard]] BFloat16Panels best_bfloat16_panels();
 
 // Bytes of a panel; 64 is their common divisor.
 constexpr size_t bfloat16_panel_bytes(BFloat16Panels panels, size_t num_columns) {

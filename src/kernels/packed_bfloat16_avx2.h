@@ -153,22 +153,17 @@ inline void multiply_panels(const LinearTask& task, const uint8_t* panels, float
 }
 
 // Panels as floats, for linear_unpacked().
-struct PackedRows {
-  static constexpr size_t kPairBytes = kPackedBlockBytes / kPackedBlockPairs;
-
-  static const uint8_t* block(const uint8_t* panel, size_t i) {
-    return panel + kPackedTableBytes + i * kPackedBlockBytes;
-  }
+struct UnpackedRows {
   // Blocks of a panel, from `first` on: of each pair its odd input, then the even one, of rows as
   // PairWeights has them. `out`: [num_blocks * 8][16].
   static void unpack(const uint8_t* panel, size_t first, size_t num_blocks, float* out) {
     const WordBytes table = read_exponents(panel);
-    const uint8_t* from = block(panel, first);
-    for (size_t i = 0; i < num_blocks; ++i, from += kPackedBlockBytes) {
-      const WordBytes numbers = read_numbers(from);
+    const uint8_t* block = panel + kPackedTableBytes + first * kPackedBlockBytes;
+    for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes) {
+      const WordBytes numbers = read_numbers(block);
 #pragma GCC unroll 4
       for (size_t pair = 0; pair < kPackedBlockPairs; ++pair, out += 2 * kLanes) {
-        const PairWeights weights = unpack_pair(table, numbers, from, pair);
+        const PairWeights weights = unpack_pair(table, numbers, block, pair);
         Avx2Lanes::store(out, weights.odd);
         Avx2Lanes::store(out + kLanes, weights.even);
       }

@@ -47,20 +47,15 @@ template <int kPair>
 }
 
 // Panels as floats, for linear_unpacked().
-struct PackedRows {
-  static constexpr size_t kPairBytes = kPackedBlockBytes / kPackedBlockPairs;
-
-  static const uint8_t* block(const uint8_t* panel, size_t i) {
-    return panel + kPackedTableBytes + i * kPackedBlockBytes;
-  }
+struct UnpackedRows {
   // Blocks of a panel, from `first` on: of each pair its odd input, then the even one. `out`:
   // [num_blocks * 8][16].
   static void unpack(const uint8_t* panel, size_t first, size_t num_blocks, float* out) {
     const __m512i table = _mm512_loadu_si512(panel);
-    const uint8_t* from = block(panel, first);
-    for (size_t i = 0; i < num_blocks; ++i, from += kPackedBlockBytes, out += 128) {
-      const __m512i codes = _mm512_loadu_si512(from);
-      const uint8_t* rests = from + kPackedCodeBytes;
+    const uint8_t* block = panel + kPackedTableBytes + first * kPackedBlockBytes;
+    for (size_t i = 0; i < num_blocks; ++i, block += kPackedBlockBytes, out += 128) {
+      const __m512i codes = _mm512_loadu_si512(block);
+      const uint8_t* rests = block + kPackedCodeBytes;
       store_widened(unpack_pair<0>(table, codes, rests), out);
       store_widened(unpack_pair<1>(table, codes, rests), out + 32);
       store_widened(unpack_pair<2>(table, codes, rests), out + 64);

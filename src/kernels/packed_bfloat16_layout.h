@@ -19,7 +19,7 @@ constexpr size_t kPackedCodeBytes = 64;  // of a block
 constexpr size_t kPackedPairBytes = 32;  // signs and mantissas of a pair
 constexpr size_t kPackedBlockBytes = kPackedCodeBytes + kPackedBlockPairs * kPackedPairBytes;
 
-constexpr size_t kWholePairBytes = 64;
+constexpr size_t kWholePairBytes = 64;  // both weights of sixteen rows
 constexpr size_t kWholeBlockBytes = kPackedBlockPairs * kWholePairBytes;
 
 // A weight whose exponent is not in its panel's table.

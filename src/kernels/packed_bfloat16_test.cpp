@@ -51,6 +51,7 @@ TEST(PackedBFloat16, TakesTwelveBitsAWeightAndATable) {
   EXPECT_EQ(bfloat16_panel_bytes(BFloat16Panels::kPacked, 896), 64U + 896 * 16 * 12 / 8);
   EXPECT_EQ(bfloat16_panel_bytes(BFloat16Panels::kPacked, 1), 64U + 8 * 16 * 12 / 8);
 }
+
 TEST(PackedBFloat16, TakesSixteenBitsAWeightWhole) {
   EXPECT_EQ(bfloat16_panel_bytes(BFloat16Panels::kWhole, 896), 896U * 16 * 2);
   EXPECT_EQ(bfloat16_panel_bytes(BFloat16Panels::kWhole, 1), 8U * 16 * 2);
@@ -75,8 +76,9 @@ TEST(PackedBFloat16, KeepsEveryBitOfWeightsAsTheyOccur) {
 TEST(PackedBFloat16, HasTheSameWeightsAndExceptionsWhole) {
   constexpr size_t kColumns = 2048;
   std::vector<float> rows = random_floats(16 * kColumns, 5);
-  for (size_t i = 0; i < rows.size(); i += 7)
+  for (size_t i = 0; i < rows.size(); i += 7) {
     rows[i] = std::ldexp(rows[i], -static_cast<int>(i % 60));
+  }
   const Panel packed = pack(BFloat16Panels::kPacked, rows, kColumns);
   const Panel whole = pack(BFloat16Panels::kWhole, rows, kColumns);
   EXPECT_GT(packed.exceptions.size(), 100U);

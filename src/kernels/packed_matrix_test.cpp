@@ -101,6 +101,7 @@ void expect_room_for_exceptions(BFloat16Panels panels) {
     EXPECT_TRUE(std::ranges::equal(row, std::span(rows).subspan(20 * kColumns, kColumns)));
   }
 }
+
 TEST(PackedMatrix, KeepsAsManyExceptionsAsItSaysWhereverTheyAre) {
   expect_room_for_exceptions(BFloat16Panels::kPacked);
   expect_room_for_exceptions(BFloat16Panels::kWhole);

@@ -14,72 +14,72 @@
 namespace millrace {
 namespace {
 
-// One input of a pair: its products with sixteen weights. `x`: of each token the pair's.
-template <size_t kInput, size_t kTokens>
-[[gnu::always_inline]] inline void add_whole_input(
-    Avx2Lanes weights, const TokenRows<kTokens>& x, Avx2Lanes (&sums)[kTokens]
-) {
-#pragma GCC unroll 8
-  for (size_t token = 0; token < kTokens; ++token) {
-    const auto* const pair = reinterpret_cast<const float*>(x.row(token));
-    Avx2Lanes::add_product(weights, Avx2Lanes::broadcast(pair[kInput]), sums[token]);
-  }
-}
+// Whole panels for linear_lanes(): a multiply-add for each input, the odd one of a pair first.
+struct WholePairs {
+  using Input = float;
 
-// Panels of a matrix, panel_size bytes apart, times some tokens, whose rows begin at `x`: a
-// multiply-add for each input, the odd one of a pair first. `out`: [kPanels][kTokens][16]. Each
-// input of a pair is read by itself: the sums of six tokens leave no registers for both.
-template <size_t kPanels, size_t kTokens>
-[[gnu::noinline]] void multiply_whole_panels(
-    const LinearTask& task, const uint8_t* panels, const float* x, size_t hint_bytes, float* out
-) {
-  const size_t panel_bytes = task.panel_size;
-  Avx2Lanes sums[kPanels][kTokens];
-  for (auto& of_panel : sums) {
-    for (Avx2Lanes& sum : of_panel) sum = Avx2Lanes::zero();
+  // The sums of kPanels panels for kTokens tokens, the first of which ask memory for what follows.
+  // Of several tokens each panel by itself; a single one takes all side by side, because each
+  // multiply-add waits for the one before. `out`: [kPanels][kTokens][16].
+  template <size_t kPanels, size_t kTokens>
+  static void sum_tile(const LinearTask& task, size_t panel_begin, size_t token_begin, float* out) {
+    const auto* panel = static_cast<const uint8_t*>(task.weights) + panel_begin * task.panel_size;
+    const float* const x = static_cast<const float*>(task.x) + token_begin * task.x_stride;
+    const size_t hint_bytes = token_begin == 0 ? task.hint_bytes : 0;
+    constexpr size_t kTogether = kTokens == 1 ? kPanels : 1;
+    for (size_t i = 0; i < kPanels; i += kTogether) {
+      multiply<kTogether, kTokens>(task, panel, x, hint_bytes, out);
+      panel += kTogether * task.panel_size;
+      out += kTogether * kTokens * kLanes;
+    }
   }
-  TokenRows<kTokens> rows = {{}, task.x_stride * sizeof(float)};
-  rows.begin_at(reinterpret_cast<const unsigned char*>(x));
-  const uint8_t* pair = panels;
-  for (size_t left = (task.num_inputs + 1) / 2; left > 0; --left, pair += kWholePairBytes) {
-    rows.forget_origins();
+
+ private:
+  // Each input of a pair is read by itself: the sums of six tokens leave no registers for both.
+  template <size_t kPanels, size_t kTokens>
+  [[gnu::noinline]] static void multiply(
+      const LinearTask& task, const uint8_t* panels, const float* x, size_t hint_bytes, float* out
+  ) {
+    const size_t panel_bytes = task.panel_size;
+    Avx2Lanes sums[kPanels][kTokens];
+    for (auto& of_panel : sums) {
+      for (Avx2Lanes& sum : of_panel) sum = Avx2Lanes::zero();
+    }
+    TokenRows<kTokens> rows = {{}, task.x_stride * sizeof(float)};
+    rows.begin_at(reinterpret_cast<const unsigned char*>(x));
+    const uint8_t* pair = panels;
+    for (size_t left = (task.num_inputs + 1) / 2; left > 0; --left, pair += kWholePairBytes) {
+      rows.forget_origins();
 #pragma GCC unroll 2
-    for (size_t panel = 0; panel < kPanels; ++panel) {
-      const auto* weights = reinterpret_cast<const BFloat16*>(pair + panel * panel_bytes);
-      if (hint_bytes > 0) {
-        __builtin_prefetch(reinterpret_cast<const uint8_t*>(weights) + hint_bytes, 0, 3);
+      for (size_t panel = 0; panel < kPanels; ++panel) {
+        const uint8_t* const both = pair + panel * panel_bytes;
+        if (hint_bytes > 0) __builtin_prefetch(both + hint_bytes, 0, 3);
+        const auto* weights = reinterpret_cast<const BFloat16*>(both);
+        add_input<1>(Avx2Lanes::widen_odd(weights), rows, sums[panel]);
+        forget_origin(weights);
+        add_input<0>(Avx2Lanes::widen_even(weights), rows, sums[panel]);
       }
-      add_whole_input<1>(Avx2Lanes::widen_odd(weights), rows, sums[panel]);
-      forget_origin(weights);
-      add_whole_input<0>(Avx2Lanes::widen_even(weights), rows, sums[panel]);
+      rows.advance(2 * sizeof(float));
     }
-    rows.advance(2 * sizeof(float));
-  }
-  for (const auto& of_panel : sums) {
-    for (const Avx2Lanes& sum : of_panel) {
-      Avx2Lanes::store(out, sum);
-      out += kLanes;
+    for (const auto& of_panel : sums) {
+      for (const Avx2Lanes& sum : of_panel) {
+        Avx2Lanes::store(out, sum);
+        out += kLanes;
+      }
     }
   }
-}
 
-// Panels as floats, for linear_unpacked().
-struct WholeRows {
-  static constexpr size_t kPairBytes = kWholePairBytes;
-
-  static const uint8_t* block(const uint8_t* panel, size_t i) {
-    return panel + i * kWholeBlockBytes;
-  }
-  static void unpack(const uint8_t* panel, size_t first, size_t num_blocks, float* out) {
-    const auto* weights = reinterpret_cast<const BFloat16*>(block(panel, first));
-    for (size_t left = num_blocks * kPackedBlockPairs; left > 0; --left) {
-      Avx2Lanes::store(out, Avx2Lanes::widen_odd(weights));
-      Avx2Lanes::store(out + kLanes, Avx2Lanes::widen_even(weights));
-      weights += 2 * kLanes;
-      out += 2 * kLanes;
+  // One input of a pair: its products with sixteen weights.
+  template <size_t kInput, size_t kTokens>
+  [[gnu::always_inline]] static void add_input(
+      Avx2Lanes weights, const TokenRows<kTokens>& x, Avx2Lanes (&sums)[kTokens]
+  ) {
+#pragma GCC unroll 8
+    for (size_t token = 0; token < kTokens; ++token) {
+      const auto* const pair = reinterpret_cast<const float*>(x.row(token));
+      Avx2Lanes::add_product(weights, Avx2Lanes::broadcast(pair[kInput]), sums[token]);
     }
   }
-  static void put_in_row_order(float* /*sums*/, size_t /*num_sums*/) {}
 };
 
 }  // namespace
