@@ -15,15 +15,15 @@ struct TileShape {
   static constexpr size_t panels_for(size_t num_tokens) { return num_tokens == 1 ? 4 : 2; }
 };
 
-// Gate and up, one after the other: of whole bfloat16 panels 1 x 6 sums, which take fewer loads of
-// weights and widen each for more tokens.
+// Of whole bfloat16 panels gate and up come one after the other, 1 x 4 sums: of 6 tokens a tile
+// takes longer for each (docs/decisions/0036).
 struct WholeShape {
-  static constexpr size_t kTokensMax = 6;
+  static constexpr size_t kTokensMax = 4;
   static constexpr size_t tile_tokens_for(size_t) { return kTokensMax; }
   static constexpr size_t panels_for(size_t) { return 2; }
 };
 
-// 2 x 3 sums, or 1 x 6.
+// As TileShape, or 1 x 6 sums, which take fewer loads of weights.
 struct UnpackedShape {
   static constexpr size_t kPanels = 2;
   static constexpr size_t kUnpackedBytes = 16 << 10;

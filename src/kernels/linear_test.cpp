@@ -32,7 +32,9 @@ const std::vector<Shape>& shapes() {
     shapes.push_back({9, 64, 17});
     shapes.push_back({3, 130, 16 * 23});
     // More blocks than the bfloat16 kernel asks for ahead.
-    for (const size_t num_tokens : {1, 2, 4, 8, 25}) shapes.push_back({num_tokens, 203, 16 * 13});
+    for (const size_t num_tokens : {1, 2, 4, 8, 24, 25}) {
+      shapes.push_back({num_tokens, 203, 16 * 13});
+    }
     // Several passes and tiles of AMX, the last ones not whole; more tokens than a block has.
     for (const size_t num_tokens : {5, 17, 37}) shapes.push_back({num_tokens, 515, 16 * 7});
     shapes.push_back({16, 512, 16 * 6});

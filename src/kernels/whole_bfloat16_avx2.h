@@ -35,7 +35,7 @@ struct WholePairs {
   }
 
  private:
-  // Each input of a pair is read by itself: the sums of six tokens leave no registers for both.
+  // Each input of a pair is read by itself, so that the other takes no registers meanwhile.
   template <size_t kPanels, size_t kTokens>
   [[gnu::noinline]] static void multiply(
       const LinearTask& task, const uint8_t* panels, const float* x, size_t hint_bytes, float* out
