@@ -90,20 +90,29 @@ double margin(std::span<const float> logits) {
   return static_cast<double>(first) - static_cast<double>(second);
 }
 
-Divergence compare(CpuModel& base, CpuModel& model, std::span<const Answer> answers) {
-  Divergence divergence;
-  const auto vocab_size = static_cast<size_t>(base.vocab_size());
+AnswerLogits answer_logits(CpuModel& model, std::span<const Answer> answers) {
+  AnswerLogits logits;
   for (const Answer& answer : answers) {
-    // The last token has no successor whose probability it could say.
-    const std::span<const TokenId> inputs(answer.tokens.data(), answer.tokens.size() - 1);
-    const std::span<const float> expected = forward(base, inputs, answer.num_answer_tokens);
-    const std::span<const float> found = forward(model, inputs, answer.num_answer_tokens);
-    const size_t begin = answer.tokens.size() - answer.num_answer_tokens;
+    const std::span<const float> rows = forward(model, answer);
+    logits.emplace_back(rows.begin(), rows.end());
+  }
+  return logits;
+}
+
+Divergence compare(
+    const AnswerLogits& base_logits, CpuModel& model, std::span<const Answer> answers
+) {
+  Divergence divergence;
+  const auto vocab_size = static_cast<size_t>(model.vocab_size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const Answer& answer = answers[i];
+    const std::span<const float> expected = base_logits[i];
+    const std::span<const float> found = forward(model, answer);
     for (size_t row = 0; row < answer.num_answer_tokens; ++row) {
       divergence.add(
           expected.subspan(row * vocab_size, vocab_size),
           found.subspan(row * vocab_size, vocab_size),
-          answer.tokens[begin + row]
+          answer.token(row)
       );
     }
   }

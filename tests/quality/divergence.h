@@ -44,7 +44,14 @@ TokenId largest(std::span<const float> logits);
 // The largest logit less the second: what the two tokens' logprobs differ by.
 double margin(std::span<const float> logits);
 
+// Of each answer the logits from which its tokens are chosen, [num_answer_tokens, vocab_size].
+// Kept, because several models are compared with one.
+using AnswerLogits = std::vector<std::vector<float>>;
+AnswerLogits answer_logits(CpuModel& model, std::span<const Answer> answers);
+
 // Over all tokens of all answers.
-Divergence compare(CpuModel& base, CpuModel& model, std::span<const Answer> answers);
+Divergence compare(
+    const AnswerLogits& base_logits, CpuModel& model, std::span<const Answer> answers
+);
 
 }  // namespace millrace

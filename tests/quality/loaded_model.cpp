@@ -176,6 +176,11 @@ std::span<const float> forward(CpuModel& model, std::span<const TokenId> tokens,
   return model.forward(batch);
 }
 
+std::span<const float> forward(CpuModel& model, const Answer& answer) {
+  const std::span<const TokenId> inputs(answer.tokens.data(), answer.tokens.size() - 1);
+  return forward(model, inputs, answer.num_answer_tokens);
+}
+
 std::optional<std::string> smollm2_path() {
   Result<std::string> path = locate_model(kDefaultModel);
   if (!path) return std::nullopt;

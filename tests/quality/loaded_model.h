@@ -74,10 +74,6 @@ struct Variant {
 
 Loaded load(const std::string& path, const Variant& variant, const Texts& texts);
 
-// The logits after each of the last `num_rows` tokens: [num_rows, vocab_size], valid until the next
-// call.
-std::span<const float> forward(CpuModel& model, std::span<const TokenId> tokens, size_t num_rows);
-
 // The default model's path; none where it is missing.
 std::optional<std::string> smollm2_path();
 
@@ -85,7 +81,15 @@ std::optional<std::string> smollm2_path();
 struct Answer {
   std::vector<TokenId> tokens;  // prompt and answer
   size_t num_answer_tokens = 0;
+
+  TokenId token(size_t i) const { return tokens[tokens.size() - num_answer_tokens + i]; }
 };
 std::vector<Answer> golden_answers(const std::string& name);
+
+// The logits after each of the last `num_rows` tokens: [num_rows, vocab_size], valid until the next
+// call.
+std::span<const float> forward(CpuModel& model, std::span<const TokenId> tokens, size_t num_rows);
+// Those from which an answer's tokens are chosen: after each but the last, which has no successor.
+std::span<const float> forward(CpuModel& model, const Answer& answer);
 
 }  // namespace millrace

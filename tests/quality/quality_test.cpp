@@ -20,12 +20,12 @@ struct Bound {
 void expect_quality(
     const std::string& path, const std::vector<Answer>& answers, std::span<const Bound> bounds
 ) {
-  const Loaded base = load(path, std::nullopt);
+  const AnswerLogits base = answer_logits(*load(path, std::nullopt).model, answers);
   const Texts texts = calibration_texts(path);
   for (const Bound& bound : bounds) {
     const std::string name = bound.variant.name();
     const Loaded quantized = load(path, bound.variant, texts);
-    const Divergence divergence = compare(*base.model, *quantized.model, answers);
+    const Divergence divergence = compare(base, *quantized.model, answers);
     fmt::print("{}\n", divergence.row(name));
     EXPECT_LE(divergence.mean_kl(), bound.mean_kl_max) << name;
     EXPECT_GT(divergence.mean_kl(), 0.0) << "nothing was rounded";
@@ -64,10 +64,12 @@ TEST(Quality, SmolLm2InFourBitsStaysWhatItIs) {
       {QuantizedFormat::kInt4, DType::kBFloat16, 0.5},
   };
   constexpr CodeForm kForm = {.bits = 4, .num_inputs = 64};
-  const Loaded base = load_coded(*path, kForm, std::nullopt, DType::kFloat32);
+  const std::vector<Answer> answers = golden_answers("smollm2.json");
+  const AnswerLogits base =
+      answer_logits(*load_coded(*path, kForm, std::nullopt, DType::kFloat32).model, answers);
   for (const auto& [quantization, dtype, mean_kl_max] : kinds) {
     const Loaded kept = load_coded(*path, kForm, quantization, dtype);
-    const Divergence divergence = compare(*base.model, *kept.model, golden_answers("smollm2.json"));
+    const Divergence divergence = compare(base, *kept.model, answers);
     const std::string_view name = quantization ? name_of(*quantization) : name_of(dtype);
     fmt::print("{}\n", divergence.row(std::string(name) + " of 4 bits"));
     EXPECT_LE(divergence.mean_kl(), mean_kl_max) << name;
@@ -84,10 +86,12 @@ TEST(Quality, SmolLm2InFiveToEightBitsStaysWhatItIs) {
       {.bits = 6, .num_inputs = 16, .is_symmetric = true},
       {.bits = 8, .num_inputs = 32, .is_symmetric = true},
       {.bits = 8, .num_inputs = 32, .is_symmetric = true, .is_iq4 = true}};
+  const std::vector<Answer> answers = golden_answers("smollm2.json");
   for (const CodeForm& form : kForms) {
-    const Loaded base = load_coded(*path, form, std::nullopt, DType::kFloat32);
+    const AnswerLogits base =
+        answer_logits(*load_coded(*path, form, std::nullopt, DType::kFloat32).model, answers);
     const Loaded kept = load_coded(*path, form, Quantization::stored(), DType::kBFloat16);
-    const Divergence divergence = compare(*base.model, *kept.model, golden_answers("smollm2.json"));
+    const Divergence divergence = compare(base, *kept.model, answers);
     const std::string name(name_of(*format_of_codes(form)));
     fmt::print("{}\n", divergence.row(name));
     EXPECT_LE(divergence.mean_kl(), 5e-4) << name;
@@ -100,9 +104,11 @@ TEST(Quality, SmolLm2InFiveToEightBitsStaysWhatItIs) {
 TEST(Quality, SmolLm2AsItsFileHasItStaysWhatItIs) {
   const std::optional<std::string> path = smollm2_path();
   if (!path) GTEST_SKIP() << "the default model is missing: ./dev setup fetches it";
-  const Loaded base = load(*path, std::nullopt, DType::kFloat32);
+  const std::vector<Answer> answers = golden_answers("smollm2.json");
+  const AnswerLogits base =
+      answer_logits(*load(*path, std::nullopt, DType::kFloat32).model, answers);
   const Loaded kept = load(*path, Quantization::stored(), DType::kFloat16);
-  const Divergence divergence = compare(*base.model, *kept.model, golden_answers("smollm2.json"));
+  const Divergence divergence = compare(base, *kept.model, answers);
   fmt::print("{}\n", divergence.row("stored, its own file"));
   EXPECT_LE(divergence.mean_kl(), 1e-4);
   EXPECT_GT(divergence.mean_kl(), 0.0);
