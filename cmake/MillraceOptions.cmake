@@ -31,7 +31,7 @@ endif()
 # AddressSanitizer's checks as calls instead of code before each access: slower to run, faster to compile.
 set(MILLRACE_ADDRESS_CHECKS_AS_CALLS --param=asan-instrumentation-with-call-threshold=0)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  set(MILLRACE_ADDRESS_CHECKS_AS_CALLS "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
+  set(MILLRACE_ADDRESS_CHECKS_AS_CALLS -fsanitize-address-outline-instrumentation)
 endif()
 if(MILLRACE_SANITIZE MATCHES "address")
   # Tests' own code compiles in two thirds of the time.
