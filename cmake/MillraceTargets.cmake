@@ -17,8 +17,7 @@ endif()
 if(MILLRACE_SANITIZE MATCHES "address")
   # Some loops here are 30 KB of machine code, and with every check g++ takes ten minutes for one file. Variables are registers,
   # whose end needs no mark; null and a pointer that wrapped are what AddressSanitizer sees too; vectors' loads need no alignment.
-  set(sanitized -fno-sanitize=null,alignment,object-size,pointer-overflow -fno-sanitize-address-use-after-scope
-      ${MILLRACE_ADDRESS_CHECKS_AS_CALLS})
+  set(sanitized -fno-sanitize=null,alignment,object-size,pointer-overflow -fno-sanitize-address-use-after-scope)
   list(APPEND MILLRACE_AVX2_FLAGS ${sanitized})
   list(APPEND MILLRACE_AVX512_FLAGS ${sanitized})
 endif()
