@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "test_folder.h"
+#include "base/test_folder.h"
 
 namespace millrace {
 namespace {

@@ -1,11 +1,11 @@
 #include "command_line.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
+
+#include "base/test_folder.h"
 
 namespace millrace {
 namespace {
@@ -37,13 +37,6 @@ Outcome parse(std::vector<std::string> arguments) {
   outcome.exit_code = line.parse(std::move(arguments));
   outcome.said = testing::internal::GetCapturedStderr();
   return outcome;
-}
-
-std::string config_file(const std::string& yaml) {
-  const std::string path =
-      testing::TempDir() + "millrace_command_line_test_" + std::to_string(::getpid()) + ".yaml";
-  std::ofstream(path) << yaml;
-  return path;
 }
 
 TEST(CommandLine, TakesFlagsWithDashesAndUnderscores) {
@@ -82,29 +75,29 @@ TEST(CommandLine, RefusesAWrongValueInOneLine) {
 }
 
 TEST(CommandLine, FlagWinsOverFileAndFileOverEnvironment) {
-  const std::string path = config_file("max_tokens: 7\nstop: [a, b]\nstream: true\n");
+  const TestFile file("max_tokens: 7\nstop: [a, b]\nstream: true\n");
   ::setenv("MILLRACE_MAX_TOKENS", "9", 1);
   EXPECT_EQ(parse({}).options.max_tokens, 9);
-  EXPECT_EQ(parse({"--config", path}).options.max_tokens, 7);
-  EXPECT_EQ(parse({"--config", path, "--max-tokens", "5"}).options.max_tokens, 5);
+  EXPECT_EQ(parse({"--config", file.path()}).options.max_tokens, 7);
+  EXPECT_EQ(parse({"--config", file.path(), "--max-tokens", "5"}).options.max_tokens, 5);
   ::unsetenv("MILLRACE_MAX_TOKENS");
-  const Outcome outcome = parse({"--config", path});
+  const Outcome outcome = parse({"--config", file.path()});
   EXPECT_EQ(outcome.options.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(outcome.options.stream);
 }
 
 TEST(CommandLine, RefusesABrokenOrUnknownConfiguration) {
-  EXPECT_EQ(parse({"--config", config_file("max_tokns: 7\n")}).exit_code, 2);
-  EXPECT_EQ(parse({"--config", config_file("a: [\n")}).exit_code, 2);
-  EXPECT_EQ(parse({"--config", config_file("- 1\n")}).exit_code, 2);
-  EXPECT_EQ(parse({"--config", config_file("max_tokens: {a: 1}\n")}).exit_code, 2);
+  EXPECT_EQ(parse({"--config", TestFile("max_tokns: 7\n").path()}).exit_code, 2);
+  EXPECT_EQ(parse({"--config", TestFile("a: [\n").path()}).exit_code, 2);
+  EXPECT_EQ(parse({"--config", TestFile("- 1\n").path()}).exit_code, 2);
+  EXPECT_EQ(parse({"--config", TestFile("max_tokens: {a: 1}\n").path()}).exit_code, 2);
   EXPECT_EQ(parse({"--config", "/no/such/file.yaml"}).exit_code, 2);
 }
 
 // What is no JSON value is text, and a text in quotes stays one.
 TEST(CommandLine, TakesAMapOfAFileAsAJsonObject) {
   const Outcome outcome =
-      parse({"--config", config_file("stop: {method: ngram, k: 5, id: \"6\", on: true}\n")});
+      parse({"--config", TestFile("stop: {method: ngram, k: 5, id: \"6\", on: true}\n").path()});
   EXPECT_EQ(
       outcome.options.stop,
       (std::vector<std::string>{R"({"method": "ngram", "k": 5, "id": "6", "on": true})"})

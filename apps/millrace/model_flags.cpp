@@ -1,14 +1,12 @@
 #include "model_flags.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <limits>
 
-#include "base/thread_pool.h"
+#include "base/available.h"
 #include "progress_bar.h"
 #include "speculation_flag.h"
 
@@ -298,19 +296,6 @@ Result<size_t> num_threads_of_flag(int32_t num_threads) {
   if (num_threads == 0) return num_available_cpus();
   if (num_threads > 0 && num_threads <= 1024) return static_cast<size_t>(num_threads);
   return wrong_choice("--threads", "0 to 1024", std::to_string(num_threads));
-}
-
-int64_t available_memory() {
-  // MemAvailable counts what the page cache would give back; _SC_AVPHYS_PAGES does not.
-  std::ifstream info("/proc/meminfo");
-  std::string key;
-  int64_t kibibytes = 0;
-  std::string unit;
-  while (info >> key >> kibibytes) {
-    std::getline(info, unit);
-    if (key == "MemAvailable:") return kibibytes * 1024;
-  }
-  return static_cast<int64_t>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
 }
 
 }  // namespace millrace

@@ -67,7 +67,4 @@ Result<std::optional<Quantization>> quantization_of_flag(const std::string& name
 // --threads, of compute threads; 0: one per CPU.
 Result<size_t> num_threads_of_flag(int32_t num_threads);
 
-// Physical memory that this process could have now, in bytes.
-int64_t available_memory();
-
 }  // namespace millrace

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "base/json.h"
+#include "base/test_folder.h"
 #include "server/byte_tokenizer.h"
 #include "server/scripted_engine.h"
-#include "test_folder.h"
 
 namespace millrace {
 namespace {

@@ -1,7 +1,7 @@
 // `millrace plan`: what a model takes, from its configuration alone.
 #include <fmt/format.h>
 
-#include "base/thread_pool.h"
+#include "base/available.h"
 #include "checkpoint/checkpoint.h"
 #include "command_line.h"
 #include "commands.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/thread_pool.h"
+#include "base/available.h"
 #include "local_time.h"
 #include "record_flag.h"
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/available.h"
 #include "base/rng.h"
 #include "engine/event_queue.h"
 #include "model_flags.h"

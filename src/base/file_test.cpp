@@ -1,26 +1,17 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
+#include "base/test_folder.h"
 
 namespace millrace {
 namespace {
 
-std::string temporary_file(const std::string& content) {
-  const std::string path = testing::TempDir() + "millrace_file_test_" + std::to_string(::getpid());
-  std::ofstream(path, std::ios::binary) << content;
-  return path;
-}
-
 TEST(File, ReadsAndMapsTheSameBytes) {
   const std::string content("a\0b\n", 4);
-  const std::string path = temporary_file(content);
-  const Result<std::string> text = read_file(path);
-  const Result<MappedFile> mapped = MappedFile::open(path);
+  const TestFile file(content);
+  const Result<std::string> text = read_file(file.path());
+  const Result<MappedFile> mapped = MappedFile::open(file.path());
   ASSERT_TRUE(text);
   ASSERT_TRUE(mapped);
   EXPECT_EQ(*text, content);
@@ -31,7 +22,8 @@ TEST(File, ReadsAndMapsTheSameBytes) {
 }
 
 TEST(File, MapsAnEmptyFileAsNoBytes) {
-  const Result<MappedFile> mapped = MappedFile::open(temporary_file(""));
+  const TestFile file("");
+  const Result<MappedFile> mapped = MappedFile::open(file.path());
   ASSERT_TRUE(mapped);
   EXPECT_TRUE(mapped->bytes().empty());
 }
@@ -44,9 +36,9 @@ TEST(File, SaysWhatIsWrongWithAPath) {
 }
 
 TEST(File, RefusesMoreThanTheLimit) {
-  const std::string path = temporary_file("12345");
-  EXPECT_TRUE(read_file(path, 5));
-  EXPECT_FALSE(read_file(path, 4));
+  const TestFile file("12345");
+  EXPECT_TRUE(read_file(file.path(), 5));
+  EXPECT_FALSE(read_file(file.path(), 4));
 }
 
 }  // namespace

@@ -11,13 +11,13 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/file.h"
+#include "base/test_folder.h"
 
 namespace millrace {
 namespace {
@@ -52,12 +52,11 @@ struct Pipe {
 class LogTest : public testing::Test {
  protected:
   void SetUp() override { std::signal(SIGPIPE, SIG_IGN); }
-  void TearDown() override { std::filesystem::remove(path_); }
 
   std::string content() const { return *read_file(path_); }
 
-  const std::string path_ =
-      testing::TempDir() + "millrace_log_test_" + std::to_string(::getpid()) + ".log";
+  const TestFolder folder_;
+  const std::string path_ = folder_.path("log");
 };
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -156,11 +156,4 @@ void ThreadPool::work(size_t index) {
   }
 }
 
-size_t num_available_cpus() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  const int count = CPU_COUNT(&set);
-  return count > 0 ? static_cast<size_t>(count) : 1;
-}
-
 }  // namespace millrace

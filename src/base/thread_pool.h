@@ -105,7 +105,4 @@ class ThreadPool {
   std::vector<std::jthread> workers_;  // last: joined before the fields above go
 };
 
-// The number of CPUs this process may run on.
-size_t num_available_cpus();
-
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/test_folder.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/test_files.h"
 
@@ -25,7 +26,7 @@ std::string tiny_gguf() {
 }
 
 TEST(Checkpoint, OpensADirectoryOfHuggingFace) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   directory.write("config.json", R"({"model_type":"llama"})");
   directory.write("generation_config.json", R"({"temperature":0.5})");
   directory.write("tokenizer_config.json", R"({"chat_template":"{{ 1 }}"})");
@@ -50,7 +51,7 @@ TEST(Checkpoint, TakesTheVocabularyOfAGgufFileBesideOtherWeights) {
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_TRUE(again->tensors().empty());
 
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   directory.write("config.json", R"({"model_type":"llama"})");
   directory.write("vocabulary.gguf", vocabulary);
   directory.write("model.safetensors", safetensors_of({"a"}));
@@ -65,7 +66,7 @@ TEST(Checkpoint, TakesTheVocabularyOfAGgufFileBesideOtherWeights) {
 }
 
 TEST(Checkpoint, NeedsNoWeightsWhenNoneAreWanted) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   directory.write("config.json", R"({"model_type":"llama"})");
   const Result<Checkpoint> checkpoint = open_checkpoint(directory.path(), {.with_weights = false});
   ASSERT_TRUE(checkpoint) << checkpoint.error().message;
@@ -75,7 +76,7 @@ TEST(Checkpoint, NeedsNoWeightsWhenNoneAreWanted) {
 }
 
 TEST(Checkpoint, OpensAGgufFileAndADirectoryThatHoldsOne) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   directory.write("model.gguf", tiny_gguf());
   for (const std::string& path : {directory.path(), directory.path("model.gguf")}) {
     const Result<Checkpoint> checkpoint = open_checkpoint(path);
@@ -90,7 +91,7 @@ TEST(Checkpoint, OpensAGgufFileAndADirectoryThatHoldsOne) {
 
 TEST(Checkpoint, SaysWhatIsMissing) {
   EXPECT_THAT(error_of("/no/such/model"), HasSubstr("no model at '/no/such/model'"));
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   EXPECT_THAT(error_of(directory.path()), HasSubstr("found no config.json and 0 .gguf files"));
   directory.write("a.gguf", "x");
   directory.write("b.gguf", "x");
@@ -101,7 +102,7 @@ TEST(Checkpoint, SaysWhatIsMissing) {
 }
 
 TEST(Checkpoint, SaysWhichFileIsWrong) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   directory.write("config.json", "{");
   EXPECT_THAT(error_of(directory.path()), HasSubstr("config.json: not valid JSON"));
   directory.write("config.json", "[]");
@@ -115,7 +116,7 @@ TEST(Checkpoint, SaysWhichFileIsWrong) {
 }
 
 TEST(Checkpoint, FindsTheChatTemplateWhereverItStands) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const auto found = [&] {
     const Result<Checkpoint> checkpoint =
         open_checkpoint(directory.path(), {.with_weights = false});
@@ -135,9 +136,9 @@ TEST(Checkpoint, FindsTheChatTemplateWhereverItStands) {
 }
 
 TEST(Checkpoint, ReadsNoFileOutsideOfTheDirectory) {
-  const TemporaryDirectory outside;
+  const TestFolder outside;
   outside.write("secret.json", "{}");
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   std::filesystem::create_symlink(outside.path("secret.json"), directory.path("config.json"));
   EXPECT_THAT(error_of(directory.path()), HasSubstr("a link that leaves the model directory"));
 }

@@ -8,6 +8,7 @@
 #include <numbers>
 #include <set>
 
+#include "base/test_folder.h"
 #include "checkpoint/dequantize.h"
 #include "checkpoint/test_files.h"
 
@@ -357,7 +358,7 @@ TEST(GgufWeights, RowsAreTheSameHoweverTheyAreRead) {
   }
 }
 
-std::unique_ptr<WeightSource> weights_of(const GgufWriter& writer, const TemporaryDirectory& at) {
+std::unique_ptr<WeightSource> weights_of(const GgufWriter& writer, const TestFolder& at) {
   at.write("m.gguf", writer.file());
   Result<MappedFile> mapped = MappedFile::open(at.path("m.gguf"));
   const Result<GgufFile> file = GgufFile::parse(mapped->bytes());
@@ -369,7 +370,7 @@ std::unique_ptr<WeightSource> weights_of(const GgufWriter& writer, const Tempora
 
 // Two heads of four rows for q, one for k. Stored rows of a head are (0, 2), (1, 3) side by side.
 TEST(GgufWeights, PutsLlamasRowsAndBiasesBackInOrder) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const auto weights = weights_of(
       small_model("llama").f32("blk.0.attn_q.weight", {1, 8}).f32("blk.0.attn_k.bias", {4}),
       directory
@@ -383,7 +384,7 @@ TEST(GgufWeights, PutsLlamasRowsAndBiasesBackInOrder) {
 }
 
 TEST(GgufWeights, LeavesQwensRowsAsTheyAre) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const auto weights =
       weights_of(small_model("qwen2").f32("blk.0.attn_q.weight", {1, 8}), directory);
   const TensorInfo* q = weights->find("model.layers.0.self_attn.q_proj.weight");
@@ -392,7 +393,7 @@ TEST(GgufWeights, LeavesQwensRowsAsTheyAre) {
 }
 
 TEST(GgufWeights, RenamesWhatItKnowsAndNothingElse) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const auto weights = weights_of(
       small_model("qwen3")
           .f32("output.weight", {8, 5})
@@ -425,7 +426,7 @@ TEST(GgufWeights, RenamesWhatItKnowsAndNothingElse) {
 }
 
 std::string weights_error_of(const GgufWriter& writer) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   directory.write("m.gguf", writer.file());
   Result<MappedFile> mapped = MappedFile::open(directory.path("m.gguf"));
   const Result<GgufFile> file = GgufFile::parse(mapped->bytes());

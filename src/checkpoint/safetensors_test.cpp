@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "base/test_folder.h"
 #include "checkpoint/test_files.h"
 
 namespace millrace {
@@ -231,7 +232,7 @@ TEST(Safetensors, ReadsWhatTheSafetensorsPackageWrote) {
 }
 
 TEST(Safetensors, ReadsAnyRowsOfATensor) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   std::string data;
   for (int i = 0; i < 12; ++i) append(data, static_cast<float>(i));
   directory.write(
@@ -247,7 +248,7 @@ TEST(Safetensors, ReadsAnyRowsOfATensor) {
 
 // A directory of two shards and the index that `weight_map` makes.
 std::string error_of_index(const std::string& weight_map) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   directory.write("one.safetensors", safetensors_of({"a", "b"}));
   directory.write("two.safetensors", safetensors_of({"c"}));
   directory.write("model.safetensors.index.json", "{\"weight_map\":" + weight_map + "}");
@@ -295,9 +296,9 @@ TEST(Safetensors, RefusesShardNamesThatLeaveTheDirectory) {
 }
 
 TEST(Safetensors, RefusesALinkThatLeavesTheDirectory) {
-  const TemporaryDirectory outside;
+  const TestFolder outside;
   outside.write("x", safetensors_of({"a"}));
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   std::filesystem::create_symlink(outside.path("x"), directory.path("model.safetensors"));
   const Result<std::unique_ptr<WeightSource>> source = open_safetensors_directory(directory.path());
   ASSERT_FALSE(source);
@@ -305,12 +306,12 @@ TEST(Safetensors, RefusesALinkThatLeavesTheDirectory) {
 }
 
 TEST(Safetensors, FollowsLinksWithinTheDirectoryAndIntoTheCachesBlobs) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   directory.write("real", safetensors_of({"a"}));
   std::filesystem::create_symlink("real", directory.path("model.safetensors"));
   EXPECT_TRUE(open_safetensors_directory(directory.path()));
 
-  const TemporaryDirectory cache;
+  const TestFolder cache;
   std::filesystem::create_directories(cache.path("snapshots/abc"));
   std::filesystem::create_directories(cache.path("blobs"));
   cache.write("blobs/123", safetensors_of({"a"}));
@@ -320,7 +321,7 @@ TEST(Safetensors, FollowsLinksWithinTheDirectoryAndIntoTheCachesBlobs) {
 
 TEST(Safetensors, RefusesPickleInPlainWords) {
   for (const std::string name : {"pytorch_model.bin", "model.pt", "model.pth", "last.ckpt"}) {
-    const TemporaryDirectory directory;
+    const TestFolder directory;
     directory.write(name, "\x80\x02");
     const Result<std::unique_ptr<WeightSource>> source =
         open_safetensors_directory(directory.path());
@@ -330,7 +331,7 @@ TEST(Safetensors, RefusesPickleInPlainWords) {
         source.error().message, HasSubstr("pickle files can run code; convert to safetensors")
     );
   }
-  const TemporaryDirectory empty;
+  const TestFolder empty;
   EXPECT_THAT(
       open_safetensors_directory(empty.path()).error().message, HasSubstr("holds no weights")
   );

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/test_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/test_files.h"
 
@@ -29,7 +30,7 @@ TensorToWrite tensor_of(std::string name, const std::vector<float>& values, size
 }
 
 TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const std::vector<float> first = {1.5F, -2.0F, 3.25F};
   const std::vector<float> second = {7.0F};
   const std::vector<TensorToWrite> tensors = {
@@ -62,7 +63,7 @@ TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
 }
 
 TEST(SafetensorsWriter, SaysWhichFileItCannotWriteAndLeavesNothing) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const std::vector<float> values = {1.0F};
   const std::vector<TensorToWrite> tensors = {tensor_of("a", values, 1)};
   const std::string path = directory.path("missing/x.safetensors");

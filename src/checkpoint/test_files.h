@@ -2,13 +2,9 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,32 +33,6 @@ inline std::string fnv1a(std::span<const float> values) {
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
   return text;
 }
-
-// A directory of its own that goes with the object.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    static std::atomic<int> count{0};
-    path_ = std::filesystem::temp_directory_path() /
-            ("millrace_checkpoint_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  std::string path() const { return path_.string(); }
-  std::string path(std::string_view name) const { return (path_ / name).string(); }
-  void write(std::string_view name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 // A safetensors file of any header text and any data.
 inline std::string safetensors_file(const std::string& header, const std::string& data) {

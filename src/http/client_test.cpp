@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "base/test_folder.h"
 #include "http/sse_writer.h"
 #include "http/test_server.h"
 
@@ -23,26 +24,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A folder of this test's own, removed with it.
-class Scratch {
- public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "millrace-http-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 // A key and a certificate for "localhost" and 127.0.0.1, signed by itself, valid for an hour.
-TlsFiles make_certificate(const Scratch& scratch) {
-  TlsFiles files{scratch.file("cert.pem"), scratch.file("key.pem")};
+TlsFiles make_certificate(const TestFolder& folder) {
+  TlsFiles files{folder.path("cert.pem"), folder.path("key.pem")};
   EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* cert = X509_new();
   X509_set_version(cert, 2);
@@ -119,8 +103,8 @@ TEST(Client, SpeaksOverTcp) {
 }
 
 TEST(Client, SpeaksOverTls) {
-  const Scratch scratch;
-  const TlsFiles files = make_certificate(scratch);
+  const TestFolder folder;
+  const TlsFiles files = make_certificate(folder);
   TestServer server([&](HttpServerOptions& options) { options.tls = files; });
   HttpClient client = client_of(url_of(server, "https"), {.ca_file = files.cert_file});
   expect_service(server, client);
@@ -131,8 +115,8 @@ TEST(Client, SpeaksOverTls) {
 }
 
 TEST(Client, SpeaksOverAUnixSocket) {
-  const Scratch scratch;
-  const std::string address = "unix:" + scratch.file("socket");
+  const TestFolder folder;
+  const std::string address = "unix:" + folder.path("socket");
   {
     TestServer server([&](HttpServerOptions& options) { options.addresses.push_back(address); });
     HttpClient client = client_of(address);
@@ -140,12 +124,12 @@ TEST(Client, SpeaksOverAUnixSocket) {
     EXPECT_EQ(server.server().addresses()[1], address);
     EXPECT_FALSE(HttpServer::start({.addresses = {address}}).ok()) << "it is in use";
   }
-  EXPECT_FALSE(std::filesystem::exists(scratch.file("socket")));
+  EXPECT_FALSE(std::filesystem::exists(folder.path("socket")));
 }
 
 TEST(Client, ReplacesAStaleUnixSocket) {
-  const Scratch scratch;
-  const std::string path = scratch.file("socket");
+  const TestFolder folder;
+  const std::string path = folder.path("socket");
   {
     const UniqueFd stale(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un name = {};
@@ -244,8 +228,8 @@ TEST(Client, AStreamEndsWhenItsReaderHasEnough) {
 }
 
 TEST(Tls, OldVersionsAndPlainTextAreRefused) {
-  const Scratch scratch;
-  const TlsFiles files = make_certificate(scratch);
+  const TestFolder folder;
+  const TlsFiles files = make_certificate(folder);
   TestServer server([&](HttpServerOptions& options) {
     options.tls = files;
     options.limits.header_timeout = 200ms;
@@ -272,8 +256,8 @@ TEST(Tls, OldVersionsAndPlainTextAreRefused) {
 }
 
 TEST(Tls, DeparturesAreNoticed) {
-  const Scratch scratch;
-  const TlsFiles files = make_certificate(scratch);
+  const TestFolder folder;
+  const TlsFiles files = make_certificate(folder);
   TestServer server([&](HttpServerOptions& options) { options.tls = files; });
   HttpClient client = client_of(url_of(server, "https"), {.is_verified = false});
   std::future<Result<ClientResponse>> response = std::async(std::launch::async, [&] {

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "base/available.h"
 #include "kernels/machine_limits_kernel.h"
 
 namespace millrace {

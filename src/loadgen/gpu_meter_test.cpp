@@ -1,10 +1,10 @@
 #include "loadgen/gpu_meter.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
+
+#include "base/test_folder.h"
 
 namespace millrace::bench {
 namespace {
@@ -34,19 +34,13 @@ TEST(GpuMeter, KnowsWhatIsNoAnswer) {
 // A stand-in for nvidia-smi: a script of its own, that goes with the test.
 class GpuMeterProgram : public testing::Test {
  protected:
-  GpuMeterProgram()
-      : path_(
-            std::filesystem::temp_directory_path() /
-            ("gpu_meter_test_" + std::to_string(::getpid()))
-        ) {}
-  ~GpuMeterProgram() override { std::filesystem::remove(path_); }
-
-  void write(const std::string& commands) {
-    std::ofstream(path_) << "#!/bin/sh\n" << commands << '\n';
+  void write(const std::string& commands) const {
+    folder_.write("nvidia-smi", "#!/bin/sh\n" + commands + '\n');
     std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
   }
 
-  std::filesystem::path path_;
+  const TestFolder folder_;
+  const std::string path_ = folder_.path("nvidia-smi");
 };
 
 TEST_F(GpuMeterProgram, AsksItAsNvidiaSmiIsAsked) {

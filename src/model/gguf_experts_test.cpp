@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "base/test_folder.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/test_files.h"
 #include "model/model_test_data.h"
@@ -97,7 +98,7 @@ TEST(GgufExperts, MakeTheModelOfTheirTensors) {
   ModelConfig config = tiny_mixture();
   config.moe->dense_layers.clear();  // the format has none
   const TinyWeights source(config, 5);
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   directory.write("m.gguf", gguf_of(config, source));
 
   Result<MappedFile> mapped = MappedFile::open(directory.path("m.gguf"));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/test_folder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/quantized/quantized_weights.h"
 #include "checkpoint/safetensors.h"
@@ -21,7 +22,7 @@ struct Opened {
   ModelConfig config;
 };
 
-Opened open_file(const TemporaryDirectory& directory, const GptqFile& file) {
+Opened open_file(const TestFolder& directory, const GptqFile& file) {
   directory.write("config.json", kGptqConfig);
   EXPECT_TRUE(file.write(directory.path("model.safetensors")));
   Result<Checkpoint> checkpoint = open_checkpoint(directory.path());
@@ -34,7 +35,7 @@ Opened open_file(const TemporaryDirectory& directory, const GptqFile& file) {
 TEST(QuantizedCheckpoint, IsTheModelOfItsValues) {
   const ModelConfig config = tiny_config(ModelFamily::kQwen2);
   for (const GroupOrder order : {GroupOrder::kAny, GroupOrder::kNeighbours}) {
-    const TemporaryDirectory directory;
+    const TestFolder directory;
     const GptqFile file(config, order);
     const Opened opened = open_file(directory, file);
     EXPECT_EQ(logits_of(opened.config, *opened.checkpoint.weights), logits_of(config, file));
@@ -43,7 +44,7 @@ TEST(QuantizedCheckpoint, IsTheModelOfItsValues) {
 
 TEST(QuantizedCheckpoint, MayBeAMixtureOfExperts) {
   const ModelConfig config = tiny_mixture();
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const GptqFile file(config, GroupOrder::kNeighbours);
   ASSERT_TRUE(file.write(directory.path("model.safetensors")));
   auto stored = open_safetensors_file(directory.path("model.safetensors"));
@@ -61,7 +62,7 @@ TEST(QuantizedCheckpoint, MayBeAMixtureOfExperts) {
 // The head, which is rounded to 8 bits, makes nearly all of the difference.
 TEST(QuantizedCheckpoint, IsNearlyThatModelAsUint4) {
   const ModelConfig config = tiny_config(ModelFamily::kQwen2);
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const GptqFile file(config, GroupOrder::kNeighbours);
   const Opened opened = open_file(directory, file);
   const auto coded = CodedMatrices::find(opened.config, *opened.checkpoint.weights);
@@ -82,7 +83,7 @@ TEST(QuantizedCheckpoint, IsNearlyThatModelAsUint4) {
 
 // Of these matrices `down` alone has more than one group.
 TEST(QuantizedCheckpoint, HasNoCodesWhereGroupsAreInAnyOrder) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const GptqFile file(tiny_config(ModelFamily::kQwen2), GroupOrder::kAny);
   const Opened opened = open_file(directory, file);
   const auto coded = CodedMatrices::find(opened.config, *opened.checkpoint.weights);

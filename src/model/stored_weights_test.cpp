@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/test_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/test_files.h"
 #include "model/cpu_model.h"
@@ -17,7 +18,6 @@ namespace millrace {
 namespace {
 
 using testing::HasSubstr;
-using testing_files::TemporaryDirectory;
 
 ModelConfig stored_as(ModelConfig config, QuantizedFormat format) {
   config.stored_quantization = format;
@@ -34,7 +34,7 @@ ModelConfig original(ModelConfig config) {
 
 // Rounds a tiny model and writes it; `edit` may change what is written.
 std::string write_tiny(
-    const TemporaryDirectory& directory,
+    const TestFolder& directory,
     const ModelConfig& config,
     const std::function<void(std::vector<TensorToWrite>&)>& edit = {}
 ) {
@@ -77,7 +77,7 @@ std::vector<float> logits_of(CpuModel& model) {
 
 void expect_same_bits_as_rounding_again(const ModelConfig& model) {
   for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kInt4}) {
-    const TemporaryDirectory directory;
+    const TestFolder directory;
     const ModelConfig config = stored_as(model, format);
     const auto stored = open_safetensors_file(write_tiny(directory, config));
     ASSERT_TRUE(stored) << stored.error().message;
@@ -115,7 +115,7 @@ std::string error_of(
     const std::function<void(std::vector<TensorToWrite>&)>& edit,
     const ModelConfig& stated = tiny_config(ModelFamily::kLlama)
 ) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const ModelConfig config = stored_as(stated, QuantizedFormat::kInt8);
   const auto source = open_safetensors_file(write_tiny(directory, config, edit));
   CHECK(source.ok(), source.error().message);
@@ -157,7 +157,7 @@ TEST(StoredWeights, NameTheTensorThatDoesNotFit) {
 }
 
 TEST(StoredWeights, AreNotRoundedToAnotherFormat) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const ModelConfig config = stored_config(ModelFamily::kLlama, QuantizedFormat::kInt8);
   const auto source = open_safetensors_file(write_tiny(directory, config));
   ThreadPool pool(1);
@@ -195,7 +195,7 @@ TEST(StoredWeights, NameTheExpertsThatDoNotFit) {
 
 // Any bytes are some weights: what cannot be checked must not crash.
 TEST(StoredWeights, OfAnyBytesRun) {
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const ModelConfig config = stored_config(ModelFamily::kQwen2, QuantizedFormat::kInt4);
   const auto source = open_safetensors_file(write_tiny(directory, config, [](auto& tensors) {
     for (TensorToWrite& tensor : tensors) {

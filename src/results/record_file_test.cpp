@@ -2,12 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <limits>
 
+#include "base/test_folder.h"
 #include "results/record_fixture.h"
 
 namespace millrace::bench {
@@ -17,23 +15,12 @@ using ::testing::HasSubstr;
 
 class RecordFile : public ::testing::Test {
  protected:
-  RecordFile() {
-    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::temp_directory_path() /
-              ("millrace_" + std::string(test->name()) + "_" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  ~RecordFile() override { std::filesystem::remove_all(folder_); }
-
-  std::string path() const { return (folder_ / "points.jsonl").string(); }
-  std::string content() const {
-    std::ifstream file(path());
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  void write(std::string_view text) const { std::ofstream(path()) << text; }
+  std::string path() const { return folder_.path("points.jsonl"); }
+  std::string content() const { return folder_.read("points.jsonl"); }
+  void write(std::string_view text) const { folder_.write("points.jsonl", text); }
 
  private:
-  std::filesystem::path folder_;
+  TestFolder folder_;
 };
 
 PointRecord full_record() {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_folder.h"
 #include "checkpoint/test_files.h"
 #include "model/gptq_test_file.h"
 
@@ -32,7 +33,7 @@ int32_t step_tokens(const LocalModelOptions& options) {
 }
 
 TEST(LocalModel, ComputesAsManyTokensAStepAsSuitHowTheModelRuns) {
-  const testing_files::TemporaryDirectory folder;
+  const TestFolder folder;
   folder.write("config.json", std::string(kConfig) + "}");
   LocalModelOptions options = dummy_options(folder.path());
   options.quantization = QuantizedFormat::kInt4;
@@ -47,7 +48,7 @@ TEST(LocalModel, ComputesAsManyTokensAStepAsSuitHowTheModelRuns) {
 }
 
 TEST(LocalModel, ChoosesTheStepOfADummyModelByTheFormatThatItIsStoredIn) {
-  const testing_files::TemporaryDirectory folder;
+  const TestFolder folder;
   folder.write(
       "config.json",
       std::string(kConfig) +
@@ -62,7 +63,7 @@ TEST(LocalModel, ChoosesTheStepOfADummyModelByTheFormatThatItIsStoredIn) {
 TEST(LocalModel, KeepsWhatIsStoredInFourBits) {
   const ModelConfig config = tiny_config(ModelFamily::kQwen2);
   for (const GroupOrder order : {GroupOrder::kNeighbours, GroupOrder::kAny}) {
-    const testing_files::TemporaryDirectory folder;
+    const TestFolder folder;
     folder.write("config.json", kGptqConfig);
     ASSERT_TRUE(GptqFile(config, order).write(folder.path("model.safetensors")));
     const auto quantization_of_runner = [&](LocalModelOptions options) {

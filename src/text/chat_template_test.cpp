@@ -2,10 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
+#include "base/test_folder.h"
 
 namespace millrace {
 namespace {
@@ -225,19 +223,11 @@ TEST(ChatTemplate, TakesToolUseForRequestsWithTools) {
 
 class ModelFolder {
  public:
-  explicit ModelFolder(const std::string& name)
-      : path_(testing::TempDir() + "millrace_chat_template_" + name + std::to_string(::getpid())) {
-    std::filesystem::create_directories(path_ + "/additional_chat_templates");
-  }
-  ~ModelFolder() { std::filesystem::remove_all(path_); }
-  ModelFolder(const ModelFolder&) = delete;
-  ModelFolder& operator=(const ModelFolder&) = delete;
-
   void write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ + "/" + name, std::ios::binary) << content;
+    folder_.write(name, content);
   }
   std::string rendered(const std::optional<std::string>& name = {}, bool has_tools = false) const {
-    const Result<std::optional<ChatTemplate>> loaded = load_chat_template(path_, name);
+    const Result<std::optional<ChatTemplate>> loaded = load_chat_template(folder_.path(), name);
     if (!loaded)
       return "ERROR " +
              std::string(loaded.error().code == ErrorCode::kNotFound ? "not found" : "invalid");
@@ -248,11 +238,11 @@ class ModelFolder {
   }
 
  private:
-  std::string path_;
+  TestFolder folder_;
 };
 
 TEST(LoadChatTemplate, FindsTheFirstOfThePlacesThatHaveOne) {
-  const ModelFolder model("places");
+  const ModelFolder model;
   EXPECT_EQ(model.rendered(), "NONE");
   model.write("chat_template.json", R"({"chat_template": "processor"})");
   EXPECT_EQ(model.rendered(), "processor");
@@ -269,7 +259,7 @@ TEST(LoadChatTemplate, FindsTheFirstOfThePlacesThatHaveOne) {
 }
 
 TEST(LoadChatTemplate, ReadsAListOfNamedTemplates) {
-  const ModelFolder model("named");
+  const ModelFolder model;
   model.write("tokenizer_config.json", R"({"chat_template": [
       {"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})");
   EXPECT_EQ(model.rendered(), "plain");
@@ -286,7 +276,7 @@ TEST(LoadChatTemplate, RefusesMalformedFiles) {
            R"({"chat_template": "{% if %}"})",
            R"({"chat_template": "x", "bos_token": 5})",
        }) {
-    const ModelFolder model("malformed");
+    const ModelFolder model;
     model.write("tokenizer_config.json", config);
     EXPECT_EQ(model.rendered(), "ERROR invalid") << config;
   }

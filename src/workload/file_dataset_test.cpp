@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/rng.h"
+#include "base/test_folder.h"
 #include "workload/test_tokenizer.h"
 
 namespace millrace::bench {
@@ -59,7 +60,7 @@ Lengths lengths_of(const Dataset& dataset) {
 }
 
 TEST(SharegptDataset, DropsByVllmsRule) {
-  const TemporaryFile file(sharegpt_json());
+  const TestFile file(sharegpt_json());
   DatasetOptions options{.name = "sharegpt", .path = file.path()};
   EXPECT_EQ(
       lengths_of(*must_make(options, tiny_codec())),
@@ -73,7 +74,7 @@ TEST(SharegptDataset, DropsByVllmsRule) {
 }
 
 TEST(SharegptDataset, DropsBySglangsRule) {
-  const TemporaryFile file(sharegpt_json());
+  const TestFile file(sharegpt_json());
   DatasetOptions options{.name = "sharegpt", .path = file.path(), .sharegpt_rule_vllm = false};
   EXPECT_EQ(
       lengths_of(*must_make(options, tiny_codec())),
@@ -98,7 +99,7 @@ TEST(SharegptDataset, DropsBySglangsRule) {
 }
 
 TEST(SharegptDataset, CountsWhatTheTokenizerAddsAsTheToolsDo) {
-  const TemporaryFile file(sharegpt_json());
+  const TestFile file(sharegpt_json());
   const auto dataset = must_make({.name = "sharegpt", .path = file.path()}, tiny_codec(true));
   EXPECT_EQ(lengths_of(*dataset), (Lengths{{5, 11}, {4, 12}, {11, 4}, {51, 61}}))
       << "1024 + 1 is too long, 3 + 1 is long enough";
@@ -110,7 +111,7 @@ TEST(SharegptDataset, CountsWhatTheTokenizerAddsAsTheToolsDo) {
 }
 
 TEST(SharegptDataset, IsShuffledBySeedAndDrawnFromAgainAsInVllm) {
-  const TemporaryFile file(sharegpt_json());
+  const TestFile file(sharegpt_json());
   const auto order = [&](uint64_t seed, bool is_vllm) {
     const auto dataset = must_make(
         {.name = "sharegpt",
@@ -136,7 +137,7 @@ TEST(SharegptDataset, IsShuffledBySeedAndDrawnFromAgainAsInVllm) {
 }
 
 TEST(SharegptDataset, StopsWhenItHasEnough) {
-  const TemporaryFile file(sharegpt_json());
+  const TestFile file(sharegpt_json());
   const auto dataset =
       must_make({.name = "sharegpt", .path = file.path(), .num_sessions = 2}, tiny_codec());
   EXPECT_EQ(dataset->size(), 2U);
@@ -144,7 +145,7 @@ TEST(SharegptDataset, StopsWhenItHasEnough) {
 
 TEST(SharegptDataset, SaysWhereAFileIsWrong) {
   const auto refusal = [](const std::string& content) {
-    const TemporaryFile file(content);
+    const TestFile file(content);
     return refusal_of({.name = "sharegpt", .path = file.path()}, tiny_codec());
   };
   EXPECT_THAT(refusal("{"), HasSubstr("not valid JSON at byte 1"));
@@ -158,7 +159,7 @@ TEST(SharegptDataset, SaysWhereAFileIsWrong) {
 }
 
 TEST(CustomDataset, ReadsWhatVllmOpenaiAndSglangWrite) {
-  const TemporaryFile file(
+  const TestFile file(
       "{\"prompt\": \"ba de\", \"output_tokens\": 10}\n"
       "\r\n"
       "{\"messages\": [{\"role\": \"system\", \"content\": \"hi\"}, {\"role\": \"user\", "
@@ -186,7 +187,7 @@ TEST(CustomDataset, ReadsWhatVllmOpenaiAndSglangWrite) {
 }
 
 TEST(CustomDataset, AnOptionWinsOverTheLineAndACodecIsNotNeeded) {
-  const TemporaryFile file("{\"prompt\": \"ba de\", \"output_tokens\": 10}\n{\"prompt\": \"x\"}");
+  const TestFile file("{\"prompt\": \"ba de\", \"output_tokens\": 10}\n{\"prompt\": \"x\"}");
   const auto dataset = must_make({.name = "custom", .path = file.path(), .output_len = 5}, nullptr);
   for (const size_t i : {0, 1}) {
     const PlannedRequest request = must_plan(*dataset, i).turns[0];
@@ -196,7 +197,7 @@ TEST(CustomDataset, AnOptionWinsOverTheLineAndACodecIsNotNeeded) {
 }
 
 TEST(CustomDataset, IsDrawnFromAgainWhereMoreAreAskedForThanThereAre) {
-  const TemporaryFile file(
+  const TestFile file(
       "{\"prompt\": \"ba\", \"output_tokens\": 1}\n{\"prompt\": \"de\", \"output_tokens\": 2}"
   );
   const auto dataset =
@@ -232,17 +233,17 @@ TEST(CustomDataset, NamesTheFileAndTheLineThatIsWrong) {
       {R"({"conversations": [{"value": "a"}]})", ":3: 'conversations'"},
       {R"({"conversations": [{"value": "a"}, 3]})", ":3: a turn needs"}};
   for (const auto& [line, expected] : cases) {
-    const TemporaryFile file(good + "\n" + line + "\n" + good);
+    const TestFile file(good + "\n" + line + "\n" + good);
     const std::string refusal = refusal_of({.name = "custom", .path = file.path()}, tiny_codec());
     EXPECT_THAT(refusal, HasSubstr(file.path() + ":3: ")) << line;
     EXPECT_THAT(refusal, HasSubstr(expected)) << line;
     EXPECT_EQ(refusal.find('\n'), std::string::npos) << "one line: " << refusal;
   }
-  const TemporaryFile empty("\n \n");
+  const TestFile empty("\n \n");
   EXPECT_THAT(
       refusal_of({.name = "custom", .path = empty.path()}, tiny_codec()), HasSubstr("no requests")
   );
-  const TemporaryFile chat(R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 1})");
+  const TestFile chat(R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 1})");
   EXPECT_THAT(
       refusal_of({.name = "custom", .path = chat.path(), .sends_token_ids = true}, tiny_codec()),
       HasSubstr("--tokenize-prompt")
@@ -288,7 +289,7 @@ TEST(FileDatasets, SurviveDamagedFiles) {
   int num_read = 0, num_refused = 0;
   for (const auto& [name, content] : files) {
     for (int round = 0; round < 400; ++round) {
-      const TemporaryFile file(damaged(content, rng));
+      const TestFile file(damaged(content, rng));
       Result<std::unique_ptr<Dataset>> made =
           make_dataset({.name = name, .path = file.path()}, codec);
       ++(made ? num_read : num_refused);
@@ -311,7 +312,7 @@ std::string long_text() {
 }
 
 TEST(EmulatedDataset, SlicesTheTextToTheTokensAskedFor) {
-  const TemporaryFile file(long_text());
+  const TestFile file(long_text());
   for (const bool adds_begin : {false, true}) {
     const auto codec = tiny_codec(adds_begin);
     const auto dataset = must_make(
@@ -331,7 +332,7 @@ TEST(EmulatedDataset, SlicesTheTextToTheTokensAskedFor) {
 }
 
 TEST(EmulatedDataset, BeginsAnewAtTheTextsEndAndUniquelyWithANonce) {
-  const TemporaryFile file("ba de mo");
+  const TestFile file("ba de mo");
   const auto codec = tiny_codec();
   std::set<std::vector<TokenId>> beginnings;
   for (const uint64_t nonce : {1, 2}) {
@@ -381,7 +382,7 @@ TEST(EmulatedDataset, DrawsLengthsAsGuidellmDoes) {
 TEST(SonnetDataset, BeginsWithTheCommonLinesAndStaysWithinItsLength) {
   std::string poem;
   for (int i = 0; i < 100; ++i) poem += fmt::format("ba de hi {}\n", i);
-  const TemporaryFile file(poem);
+  const TestFile file(poem);
   const auto codec = tiny_codec(true);
   const auto dataset = must_make(
       {.name = "sonnet",

@@ -3,11 +3,9 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -133,30 +131,5 @@ inline size_t num_shared(const std::vector<TokenId>& a, const std::vector<TokenI
   while (count < std::min(a.size(), b.size()) && a[count] == b[count]) ++count;
   return count;
 }
-
-// A file that goes away with this object.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& content) {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    path_ = fmt::format(
-        "{}millrace_{}_{}_{}_{}",
-        testing::TempDir(),
-        ::getpid(),
-        test->test_suite_name(),
-        test->name(),
-        static_cast<const void*>(this)
-    );
-    std::ofstream(path_, std::ios::binary) << content;
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace millrace::bench

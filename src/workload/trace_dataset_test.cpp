@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_folder.h"
 #include "workload/arrivals.h"
 #include "workload/test_tokenizer.h"
 
@@ -24,7 +25,7 @@ constexpr const char* kMooncake =
 TEST(MooncakeDataset, EqualHashIdsGiveEqualBlocksOfTokens) {
   for (const bool adds_begin : {false, true}) {
     const auto codec = tiny_codec(adds_begin);
-    const TemporaryFile file(kMooncake);
+    const TestFile file(kMooncake);
     const auto dataset = must_make({.name = "mooncake", .path = file.path(), .nonce = 1}, codec);
     ASSERT_EQ(dataset->size(), 4U);
     std::vector<std::vector<TokenId>> prompts;  // in order of time: 1500, 1100, 600, 1024
@@ -47,7 +48,7 @@ TEST(MooncakeDataset, EqualHashIdsGiveEqualBlocksOfTokens) {
 }
 
 TEST(MooncakeDataset, RequestsAreDueAtTheTracesTimesFromItsFirst) {
-  const TemporaryFile file(kMooncake);
+  const TestFile file(kMooncake);
   DatasetOptions options{.name = "mooncake", .path = file.path()};
   const auto dataset = must_make(options, tiny_codec());
   const std::vector<milliseconds> due = {
@@ -64,7 +65,7 @@ TEST(MooncakeDataset, RequestsAreDueAtTheTracesTimesFromItsFirst) {
 }
 
 TEST(MooncakeDataset, ANonceChangesAllBlocks) {
-  const TemporaryFile file(kMooncake);
+  const TestFile file(kMooncake);
   const auto codec = tiny_codec();
   const auto a = must_make({.name = "mooncake", .path = file.path(), .nonce = 1}, codec);
   const auto b = must_make({.name = "mooncake", .path = file.path(), .nonce = 2}, codec);
@@ -77,7 +78,7 @@ TEST(MooncakeDataset, ANonceChangesAllBlocks) {
 }
 
 TEST(TimedTraceDataset, ReadsPromptsOrLengths) {
-  const TemporaryFile file(
+  const TestFile file(
       "{\"timestamp\": 10.5, \"prompt\": \"ba de\", \"output_length\": 3}\n"
       "{\"timestamp\": 10.25, \"input_length\": 40, \"output_length\": 4}\n"
       "{\"timestamp\": 11, \"input_length\": 40, \"output_length\": 4, \"hash_ids\": [7, 8, 9]}\n"
@@ -99,7 +100,7 @@ TEST(TimedTraceDataset, ReadsPromptsOrLengths) {
 }
 
 TEST(TimedTraceDataset, TimesBeyondAllReasonAreCut) {
-  const TemporaryFile file(
+  const TestFile file(
       "{\"timestamp\": -1e300, \"input_length\": 4, \"output_length\": 3}\n"
       "{\"timestamp\": 1e300, \"input_length\": 4, \"output_length\": 3}\n"
   );
@@ -128,12 +129,12 @@ TEST(TraceDatasets, NameTheFileAndTheLineThatIsWrong) {
   const std::string good =
       R"({"timestamp": 0, "input_length": 5, "output_length": 5, "hash_ids": [1]})";
   for (const auto& [line, expected] : cases) {
-    const TemporaryFile file(good + "\n" + line + "\n");
+    const TestFile file(good + "\n" + line + "\n");
     const std::string refusal = refusal_of({.name = "mooncake", .path = file.path()}, tiny_codec());
     EXPECT_THAT(refusal, HasSubstr(file.path() + ":2: ")) << line;
     EXPECT_THAT(refusal, HasSubstr(expected)) << line;
   }
-  const TemporaryFile empty("");
+  const TestFile empty("");
   EXPECT_THAT(
       refusal_of({.name = "mooncake", .path = empty.path()}, tiny_codec()),
       HasSubstr("has no requests")
@@ -155,7 +156,7 @@ constexpr const char* kBurstgpt =
     "60,GPT-4,33,14,47,API log\r\n";
 
 TEST(BurstgptDataset, TakesTheAnsweredRowsOfGpt4) {
-  const TemporaryFile file(kBurstgpt);
+  const TestFile file(kBurstgpt);
   const auto codec = tiny_codec();
   const auto dataset = must_make({.name = "burstgpt", .path = file.path()}, codec);
   ASSERT_EQ(dataset->size(), 3U);
@@ -182,7 +183,7 @@ TEST(BurstgptDataset, NamesTheFileAndTheLineThatIsWrong) {
       {head + "1,GPT-4,-5,6\n", ":2: 'Request tokens' is '-5'"},
       {head + "1,GPT-4,5,99999999999999999999\n", ":2: 'Response tokens' is"}};
   for (const auto& [content, expected] : cases) {
-    const TemporaryFile file(content);
+    const TestFile file(content);
     EXPECT_THAT(
         refusal_of({.name = "burstgpt", .path = file.path()}, tiny_codec()),
         HasSubstr(file.path() + expected)

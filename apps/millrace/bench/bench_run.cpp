@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/available.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "bench/environment.h"

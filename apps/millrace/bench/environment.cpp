@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "base/thread_pool.h"
+#include "base/available.h"
 
 namespace millrace::bench {
 namespace {

@@ -9,6 +9,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/test_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/test_files.h"
@@ -22,8 +23,6 @@
 
 namespace millrace::cuda {
 namespace {
-
-using testing_files::TemporaryDirectory;
 
 constexpr size_t kPanelRows = QuantizedMatrix::kPanelRows;
 
@@ -192,7 +191,7 @@ TEST_P(QuantizedOnDevice, ReadsStoredWeights) {
   const Result<ModelWeights> weights =
       load_weights(whole, source, {DType::kBFloat16, format()}, pool);
   ASSERT_TRUE(weights.ok()) << weights.error().message;
-  const TemporaryDirectory directory;
+  const TestFolder directory;
   const std::string path = directory.path("model.safetensors");
   const std::vector<TensorToWrite> tensors =
       stored_tensors(whole, *weights, source, DType::kBFloat16);

@@ -1,4 +1,4 @@
-// For tests: a folder of one test's own, gone with it.
+// For tests: a folder, or a file, of one test's own, gone with it.
 #pragma once
 
 #include <cstdlib>
@@ -26,8 +26,11 @@ class TestFolder {
   TestFolder(const TestFolder&) = delete;
   TestFolder& operator=(const TestFolder&) = delete;
 
+  std::string path() const { return folder_.string(); }
   std::string path(std::string_view name) const { return (folder_ / name).string(); }
+  // Its path; folders that `name` goes through are made.
   std::string write(std::string_view name, std::string_view content) const {
+    std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(path(name), std::ios::binary) << content;
     return path(name);
   }
@@ -38,6 +41,17 @@ class TestFolder {
 
  private:
   std::filesystem::path folder_;
+};
+
+class TestFile {
+ public:
+  explicit TestFile(std::string_view content) : path_(folder_.write("file", content)) {}
+
+  const std::string& path() const { return path_; }
+
+ private:
+  TestFolder folder_;
+  std::string path_;
 };
 
 }  // namespace millrace
