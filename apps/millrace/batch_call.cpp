@@ -62,7 +62,7 @@ Result<std::optional<int32_t>> BatchCall::take(size_t prompt, EngineEvent event)
   } else {
     const auto news = progress_->take_end(prompt, std::get<FinishedEvent>(event), false);
     if (!news) return news.error();
-    if (*news) progress_->keep(**news);
+    progress_->keep(*news);
   }
   return stopped;
 }

@@ -86,8 +86,9 @@ class BatchRun {
     const auto n = static_cast<size_t>(item.fields.sampling.n);
     live.texts.reserve(n);
     live.result.choices.resize(n);
+    const std::shared_ptr<const StopStrings> stops = stop_strings_of(item.fields);
     for (size_t i = 0; i < n; ++i) {
-      live.texts.emplace_back(model_.text.tokenizer, item.fields, item.prompt);
+      live.texts.emplace_back(model_.text.tokenizer, item.fields, item.prompt, stops);
       show(live, i, live.texts[i].take_echo());
     }
     return true;
@@ -127,7 +128,8 @@ class BatchRun {
     if (text.stop_string()) return;  // computed before the engine heard of the stop string
     choice.token_ids.push_back(event.token.id);
     if (!event.token.logprobs.empty()) choice.logprobs.push_back(std::move(event.token.logprobs));
-    if (event.is_stop_token) return;  // no part of the text
+    const GenerationFields& fields = items_[live.index].fields;
+    if (event.is_stop_token && !fields.include_stop_str_in_output) return;  // no part of the text
     show(live, index, text.push(event.token.id));
     if (text.stop_string()) model_.engine->cancel(event.request, event.choice);
   }

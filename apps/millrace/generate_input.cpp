@@ -182,6 +182,7 @@ BatchItem prepare(
   if (item.fields.priority != 0 && model.engine->limits().policy != SchedulingPolicy::kPriority) {
     return fail(invalid_argument("priority needs --scheduling-policy priority", "priority"));
   }
+  item.fields.continues_prompt = !object.contains("messages");
   Result<std::vector<TokenId>> prompt = tokenize(object, model, now);
   if (!prompt) return fail(prompt.error());
   item.prompt = *std::move(prompt);

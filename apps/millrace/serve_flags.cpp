@@ -151,6 +151,12 @@ Result<void> check_engine(const ServeFlags& flags) {
           "--speculative-config takes --engine cpu: others compute nothing", "--speculative-config"
       );
     }
+    if (flags.model.scheduling_policy == "fair") {
+      return invalid_argument(
+          "--scheduling-policy fair takes --engine cpu: null has fcfs and priority",
+          "--scheduling-policy"
+      );
+    }
     return {};
   }
   if (flags.engine != "cpu") return wrong_value("--engine", "cpu or null", flags.engine);

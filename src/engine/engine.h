@@ -28,6 +28,8 @@ struct EngineRequest {
   SamplingParams sampling;
   int32_t priority = 0;  // lower first, under the priority policy
   std::optional<TimePoint> deadline;
+  // When whoever asks was asked, which its timings begin with; none: when the engine is.
+  std::optional<TimePoint> arrival = {};
 
   // Only requests of the same salt share what was computed for their prompts. Empty: no salt.
   std::string cache_salt = {};

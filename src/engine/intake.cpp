@@ -123,7 +123,7 @@ Result<RequestId> Intake::accept(EngineRequest& request, std::shared_ptr<EventSi
              .sampling = std::move(request.sampling),
              .seed = seed,
              .priority = request.priority,
-             .arrival = now,
+             .arrival = request.arrival.value_or(now),
              .deadline = request.deadline,
              .prefix_root = root,
              .tenant = tenant},

@@ -213,7 +213,8 @@ void NullEngine::add(Intake::Submission submission) {
   live.request = std::move(submission.request);
   live.sink = std::move(submission.sink);
   const Request& request = live.request;
-  live.stop_ids = request.sampling.stop_token_ids;
+  const SharedList<TokenId>& stop_ids = request.sampling.stop_token_ids;
+  live.stop_ids.assign(stop_ids.begin(), stop_ids.end());
   std::sort(live.stop_ids.begin(), live.stop_ids.end());
   live.num_unfinished = request.sampling.n;
   live.fails = options_.faults.failing_first_token == request.prompt.front();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <variant>
+#include <span>
 #include <vector>
 
 #include "engine/engine_event.h"
@@ -67,8 +68,8 @@ inline SequenceRecord run_alone(
       static_cast<size_t>(params.max_tokens),
       static_cast<size_t>(num_sequence_tokens_max(config)) - request.prompt.size()
   );
-  const auto contains = [](const std::vector<TokenId>& ids, TokenId id) {
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  const auto contains = [](std::span<const TokenId> ids, TokenId id) {
+    return std::ranges::find(ids, id) != ids.end();
   };
   while (record.tokens.size() < num_tokens_max) {
     std::vector<float> logits;

@@ -179,7 +179,7 @@ StepOutcome StepSampler::tokens_of(const ScheduledSequence& scheduled, std::span
   if (!tokens.empty()) return tokens;
   return invalid_argument(
       "the constraints leave no token: allowed_token_ids, bad_words, logit_bias and min_tokens "
-      "forbid all"
+      "forbid all, or repetition_penalty takes scores beyond what a float holds"
   );
 }
 

@@ -24,12 +24,11 @@ float& score_of(std::span<float> scores, TokenId id) {
   return scores[static_cast<size_t>(id)];
 }
 
-void keep_only(std::span<float> scores, std::vector<TokenId> allowed) {
-  std::ranges::sort(allowed);
-  auto next = allowed.begin();
+void keep_only(std::span<float> scores, std::span<const TokenId> allowed) {
+  std::vector<bool> is_allowed(scores.size());
+  for (const TokenId id : allowed) is_allowed[static_cast<size_t>(id)] = true;
   for (size_t i = 0; i < scores.size(); ++i) {
-    while (next != allowed.end() && static_cast<size_t>(*next) < i) ++next;
-    if (next == allowed.end() || static_cast<size_t>(*next) != i) scores[i] = kNever;
+    if (!is_allowed[i]) scores[i] = kNever;
   }
 }
 

@@ -10,11 +10,6 @@
 namespace millrace {
 namespace {
 
-// Bounds on lists from outside; far above any use, far below what would hurt.
-constexpr size_t kLogitBiasMax = 1024;
-constexpr size_t kBadWordsMax = 1024;
-constexpr size_t kBadWordTokensMax = 64;
-constexpr size_t kStopTokenIdsMax = 1024;
 constexpr size_t kListedBytesMax = 150;  // of wrong entries in a message
 
 // Each check returns the error or nothing; `validate` returns the first.
@@ -156,11 +151,15 @@ Check check_constraints(const SamplingParams& p, int64_t vocab_size) {
     if (p.allowed_token_ids->empty()) {
       return refuse("allowed_token_ids", "must not be empty", error_reason::kArrayBelowMin);
     }
+    const auto count_max = static_cast<size_t>(vocab_size);
+    if (auto error = check_count("allowed_token_ids", p.allowed_token_ids->size(), count_max)) {
+      return error;
+    }
     if (auto error = check_ids("allowed_token_ids", *p.allowed_token_ids, vocab_size)) {
       return error;
     }
   }
-  if (auto error = check_count("bad_words", p.bad_words.size(), kBadWordsMax)) return error;
+  if (auto error = check_count("bad_words", p.bad_words.size(), 2 * kBadWordsMax)) return error;
   for (size_t i = 0; i < p.bad_words.size(); ++i) {
     if (auto error = check_bad_word(i, p.bad_words[i], vocab_size)) return error;
   }

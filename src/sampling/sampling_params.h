@@ -10,8 +10,17 @@
 
 #include "base/id.h"
 #include "base/result.h"
+#include "base/shared_list.h"
 
 namespace millrace {
+
+// Bounds on lists from outside; far above any use, far below what would hurt. Of allowed_token_ids
+// there are as many as tokens.
+constexpr size_t kLogitBiasMax = 1024;
+constexpr size_t kBadWordsMax =
+    1024;  // each as two sequences: at a text's start, and after a space
+constexpr size_t kBadWordTokensMax = 64;
+constexpr size_t kStopTokenIdsMax = 1024;
 
 struct SamplingParams {
   float temperature = 1.0F;  // 0: greedy
@@ -22,14 +31,14 @@ struct SamplingParams {
   float presence_penalty = 0.0F;    // over generated tokens
   float frequency_penalty = 0.0F;   // over generated tokens
   float repetition_penalty = 1.0F;  // over prompt and generated tokens
-  std::vector<std::pair<TokenId, float>> logit_bias;
-  std::optional<std::vector<TokenId>> allowed_token_ids;
-  std::vector<std::vector<TokenId>> bad_words;  // token sequences that must not be completed
+  SharedList<std::pair<TokenId, float>> logit_bias;
+  std::optional<SharedList<TokenId>> allowed_token_ids;
+  SharedList<std::vector<TokenId>> bad_words;  // token sequences that must not be completed
 
   int32_t max_tokens = 16;
   int32_t min_tokens = 0;  // until then no end-of-sequence or stop token is chosen
   bool ignore_eos = false;
-  std::vector<TokenId> stop_token_ids;
+  SharedList<TokenId> stop_token_ids;
   int32_t n = 1;
 
   std::optional<int32_t> logprobs;         // how many most likely tokens beside the chosen one

@@ -63,7 +63,7 @@ Result<void> Scheduler::add(Request request) {
     );
     share_.enter(entry.request.tenant);
     if (choice == 0) {
-      waiting_.insert(sequence);
+      waiting_.insert(sequence, share_);
     } else {
       sequence.hold();
       ++entry.num_held;
@@ -192,7 +192,7 @@ void Scheduler::admit(Sequence& sequence, const PrefixMatch& match, Step& step, 
     totals_.num_prefix_queries += sequence.num_prompt_tokens();
     totals_.num_prefix_hits += match.num_tokens;
   }
-  waiting_.erase(sequence);
+  waiting_.erase(sequence, share_);
   running_.insert(place_of(running_, sequence), &sequence);
   cache_.take(match);
   recompute_credit_.refund(std::min(sequence.num_tokens_given_up(), match.num_tokens));
@@ -278,7 +278,7 @@ void Scheduler::preempt(size_t running_index) {
   if (is_shared(sequence)) keep_tail(sequence);
   cache_.release(sequence.preempt());
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
-  waiting_.insert(sequence);
+  waiting_.insert(sequence, share_);
   ++totals_.num_preemptions;
 }
 

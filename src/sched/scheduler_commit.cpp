@@ -155,8 +155,8 @@ void Scheduler::keep_tail(Sequence& sequence) {
 std::optional<FinishReason> Scheduler::find_finish_reason(const Sequence& sequence) const {
   const SamplingParams& sampling = sequence.request().sampling;
   const TokenId last = sequence.output().back();
-  const auto contains = [last](const std::vector<TokenId>& ids) {
-    return std::find(ids.begin(), ids.end(), last) != ids.end();
+  const auto contains = [last](std::span<const TokenId> ids) {
+    return std::ranges::find(ids, last) != ids.end();
   };
   const bool may_stop = sequence.num_output_tokens() >= sampling.min_tokens;
   const bool is_eos = !sampling.ignore_eos && contains(config_.eos_token_ids);
@@ -213,7 +213,7 @@ void Scheduler::leave_queue(Entry& entry, Sequence& sequence) {
       return;
     case SequenceState::kWaiting:
       recompute_credit_.refund(sequence.num_tokens_given_up());
-      waiting_.erase(sequence);
+      waiting_.erase(sequence, share_);
       return;
     case SequenceState::kRunning: {
       const auto place =
@@ -236,7 +236,7 @@ void Scheduler::hand_prompt_on(Entry& entry) {
   Sequence& next = *std::ranges::find_if(entry.sequences, is_held);
   leave_queue(entry, next);
   next.let_go();
-  waiting_.insert(next);
+  waiting_.insert(next, share_);
 }
 
 // The prompt is computed: the other choices can start from it.
@@ -246,7 +246,7 @@ void Scheduler::let_go_held(Entry& entry) {
     if (sequence.state() != SequenceState::kHeld) continue;
     leave_queue(entry, sequence);
     sequence.let_go();
-    waiting_.insert(sequence);
+    waiting_.insert(sequence, share_);
   }
 }
 

@@ -6,17 +6,19 @@
 
 namespace millrace {
 
-void WaitingQueue::insert(Sequence& sequence) {
+void WaitingQueue::insert(Sequence& sequence, FairShare& share) {
   const bool is_new = queues_[sequence.request().tenant].insert(&sequence).second;
   CHECK(is_new, "a sequence waits twice");
+  share.begin_to_wait(sequence.request().tenant);
   ++size_;
   num_tokens_ += sequence.num_tokens();
 }
 
-void WaitingQueue::erase(Sequence& sequence) {
+void WaitingQueue::erase(Sequence& sequence, FairShare& share) {
   const auto found = queues_.find(sequence.request().tenant);
   CHECK(found != queues_.end() && found->second.erase(&sequence) == 1, "it does not wait");
   if (found->second.empty()) queues_.erase(found);
+  share.stop_waiting(sequence.request().tenant);
   --size_;
   num_tokens_ -= sequence.num_tokens();
 }

@@ -22,8 +22,9 @@ struct BeforeInOrder {
 
 class WaitingQueue {
  public:
-  void insert(Sequence& sequence);
-  void erase(Sequence& sequence);  // REQUIRES: it is here
+  // `share` is told that a sequence of the tenant waits, or waits no more.
+  void insert(Sequence& sequence, FairShare& share);
+  void erase(Sequence& sequence, FairShare& share);  // REQUIRES: it is here
   bool contains(const Sequence& sequence) const;
 
   // REQUIRES: not empty.

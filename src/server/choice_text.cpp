@@ -1,16 +1,37 @@
 #include "server/choice_text.h"
 
+#include <algorithm>
+
 namespace millrace {
+namespace {
+
+// What of a prompt decides how the text after it begins: a character may have begun in its last
+// tokens, and where words begin with their space a text's first one has none.
+constexpr size_t kContextTokens = 8;
+
+}  // namespace
+
+std::shared_ptr<const StopStrings> stop_strings_of(const GenerationFields& fields) {
+  return fields.stop.empty() ? nullptr : std::make_shared<const StopStrings>(fields.stop);
+}
 
 ChoiceText::ChoiceText(
-    const Tokenizer& tokenizer, const GenerationFields& fields, std::span<const TokenId> prompt
+    const Tokenizer& tokenizer,
+    const GenerationFields& fields,
+    std::span<const TokenId> prompt,
+    std::shared_ptr<const StopStrings> stops
 )
     : detokenizer_(tokenizer, fields.skip_special_tokens),
-      stops_(fields.stop),
+      stops_(std::move(stops)),
       num_tokens_before_stop_(fields.sampling.min_tokens) {
-  if (!stops_.empty()) matcher_.emplace(stops_, fields.include_stop_str_in_output);
-  if (!fields.echo) return;
-  for (const TokenId id : prompt) echo_ += detokenizer_.push(id);
+  if (stops_ != nullptr) matcher_.emplace(stops_, fields.include_stop_str_in_output);
+  if (fields.echo) {
+    for (const TokenId id : prompt) echo_ += detokenizer_.push(id);
+  } else if (fields.continues_prompt) {
+    for (const TokenId id : prompt.last(std::min(prompt.size(), kContextTokens))) {
+      detokenizer_.push(id);
+    }
+  }
 }
 
 std::string_view ChoiceText::push(TokenId id) {
@@ -33,7 +54,7 @@ std::string_view ChoiceText::finish() {
 
 std::optional<std::string> ChoiceText::stop_string() const {
   if (!has_stopped()) return std::nullopt;
-  return stops_[*matcher_->matched()];
+  return stops_->string(*matcher_->matched());
 }
 
 }  // namespace millrace

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/id.h"
 #include "server/generation_fields.h"
@@ -18,11 +18,19 @@
 
 namespace millrace {
 
+// Null where a request has none.
+std::shared_ptr<const StopStrings> stop_strings_of(const GenerationFields& fields);
+
 class ChoiceText {
  public:
-  // `tokenizer` is borrowed. With `fields.echo` the text begins with that of `prompt`.
+  // `tokenizer` is borrowed. With `fields.echo` the text begins with that of `prompt`; with
+  // `fields.continues_prompt` it is what comes after that, its first space too. `stops`: what
+  // stop_strings_of() says of the fields, shared with the other choices of a request.
   ChoiceText(
-      const Tokenizer& tokenizer, const GenerationFields& fields, std::span<const TokenId> prompt
+      const Tokenizer& tokenizer,
+      const GenerationFields& fields,
+      std::span<const TokenId> prompt,
+      std::shared_ptr<const StopStrings> stops
   );
 
   // Takes the next output token; returns the text that is now certain: whole characters, and
@@ -44,9 +52,9 @@ class ChoiceText {
 
  private:
   IncrementalDetokenizer detokenizer_;
-  std::vector<std::string> stops_;
-  std::optional<StopStringMatcher> matcher_;  // none: no stop strings
-  std::string released_;                      // by the matcher, in the last call
+  std::shared_ptr<const StopStrings> stops_;  // null: none
+  std::optional<StopStringMatcher> matcher_;
+  std::string released_;  // by the matcher, in the last call
   std::string echo_;
   int32_t num_tokens_before_stop_;
   int32_t num_tokens_ = 0;

@@ -14,7 +14,7 @@ struct Shown {
 
 Shown show(const std::string& output, const GenerationFields& fields) {
   const Tokenizer tokenizer = make_byte_tokenizer();
-  ChoiceText choice(tokenizer, fields, {});
+  ChoiceText choice(tokenizer, fields, {}, stop_strings_of(fields));
   Shown shown;
   for (const char byte : output) shown.text += choice.push(static_cast<unsigned char>(byte));
   shown.text += choice.finish();
@@ -30,7 +30,7 @@ TEST(ChoiceText, ShowsAllTextWithoutStopStrings) {
 
 TEST(ChoiceText, HoldsBackAnIncompleteCharacter) {
   const Tokenizer tokenizer = make_byte_tokenizer();
-  ChoiceText choice(tokenizer, {}, {});
+  ChoiceText choice(tokenizer, {}, {}, nullptr);
   EXPECT_EQ(choice.push(0xC3), "");
   EXPECT_EQ(choice.push(0xA9), "\xC3\xA9");
 }
@@ -49,10 +49,22 @@ TEST(ChoiceText, ReleasesWhatTurnedOutNotToBeAStopString) {
 TEST(ChoiceText, EchoesThePromptAheadOfTheText) {
   const Tokenizer tokenizer = make_byte_tokenizer();
   const std::vector<TokenId> prompt = {'h', 'i', 0xC3};  // ends within a character
-  ChoiceText choice(tokenizer, {.stop = {"hi"}, .echo = true}, prompt);
+  const GenerationFields fields{.stop = {"hi"}, .echo = true};
+  ChoiceText choice(tokenizer, fields, prompt, stop_strings_of(fields));
   EXPECT_EQ(choice.take_echo(), "hi");
   EXPECT_EQ(choice.push(0xA9), "\xC3\xA9");
   EXPECT_FALSE(choice.stop_string()) << "a stop string in the prompt stops nothing";
+}
+
+// The text of a completion was begun anew: without the space before its first word, where a model's
+// words begin with theirs, and without a character that the prompt had begun.
+TEST(ChoiceText, GoesOnFromThePromptWhereItIsOne) {
+  const Tokenizer tokenizer = make_byte_tokenizer();
+  const std::vector<TokenId> prompt = {'h', 'i', 0xC3};
+  ChoiceText completion(tokenizer, {.continues_prompt = true}, prompt, nullptr);
+  EXPECT_EQ(completion.push(0xA9), "\xC3\xA9");
+  ChoiceText chat(tokenizer, {}, prompt, nullptr);
+  EXPECT_EQ(chat.push(0xA9), "\xEF\xBF\xBD");
 }
 
 TEST(ChoiceText, IgnoresStopStringsUntilMinTokens) {

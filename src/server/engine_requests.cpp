@@ -128,6 +128,7 @@ EngineRequest engine_request_of(
       .prompt = std::move(prompt),
       .sampling = request.fields.sampling,
       .priority = request.fields.priority,
+      .arrival = arrival,
       .cache_salt = request.cache_salt,
       .tenant = request.tenant,
   };

@@ -353,7 +353,7 @@ void GenerationCall::observe_token(int32_t index, TimePoint when) {
 void GenerationCall::take_end(size_t prompt, const FinishedEvent& event, std::string& out) {
   auto news = progress_->take_end(prompt, event, is_aborted());
   if (!news) return fail(news.error(), out);
-  if (*news) tell(**news, out);
+  tell(*news, out);
 }
 
 bool GenerationCall::is_aborted() {

@@ -17,11 +17,8 @@ namespace {
 
 constexpr size_t kStopStringsMax = 32;
 constexpr size_t kStopStringBytesMax = 4096;
-constexpr size_t kTokenIdsMax = 1 << 20;  // tighter bounds are validate()'s
-constexpr size_t kLogitBiasMax = 1024;
-// Before words are tokenized; validate() bounds their tokens.
-constexpr size_t kBadWordsMax = 1024;
-constexpr size_t kBadWordBytesMax = 1024;
+constexpr size_t kTokenIdsMax = 1 << 20;   // tighter bounds are validate()'s
+constexpr size_t kBadWordBytesMax = 1024;  // before words are tokenized
 
 Error out_of_range(std::string_view where, std::string_view what, std::string_view reason) {
   return invalid_argument(
@@ -130,7 +127,7 @@ Result<void> read_logit_bias(const json::value& value, GenerationFields& fields)
         error_reason::kObjectAboveMax
     );
   }
-  fields.sampling.logit_bias.clear();
+  std::vector<std::pair<TokenId, float>> biases;
   for (const json::key_value_pair& entry : value.get_object()) {
     const std::string_view key = entry.key();
     const auto where = [&] { return fmt::format("logit_bias.{}", cut_text(key, 40)); };
@@ -142,8 +139,9 @@ Result<void> read_logit_bias(const json::value& value, GenerationFields& fields)
     }
     const Result<float> bias = read_float(where(), entry.value());
     if (!bias) return bias.error();
-    fields.sampling.logit_bias.emplace_back(id, *bias);
+    biases.emplace_back(id, *bias);
   }
+  fields.sampling.logit_bias = std::move(biases);
   return {};
 }
 
@@ -155,7 +153,7 @@ Result<void> read_bad_words(
   const Result<std::vector<std::string>> words =
       read_list<std::string>("bad_words", value, kBadWordsMax, read_string);
   if (!words) return words.error();
-  fields.sampling.bad_words.clear();
+  std::vector<std::vector<TokenId>> sequences;
   for (size_t i = 0; i < words->size(); ++i) {
     const std::string& word = (*words)[i];
     if (word.size() > kBadWordBytesMax) {
@@ -176,12 +174,22 @@ Result<void> read_bad_words(
           error_reason::kStringBelowMin
       );
     }
+    if (plain.size() > kBadWordTokensMax) {
+      return invalid_argument(
+          fmt::format(
+              "bad_words[{}] has {} tokens, at most {}", i, plain.size(), kBadWordTokensMax
+          ),
+          fmt::format("bad_words[{}]", i),
+          error_reason::kStringAboveMax
+      );
+    }
     std::vector<TokenId> spaced = tokenizer.encode(" " + bare, options);
     if (spaced.size() == plain.size() && spaced.front() != plain.front()) {
-      fields.sampling.bad_words.push_back(std::move(spaced));
+      sequences.push_back(std::move(spaced));
     }
-    fields.sampling.bad_words.push_back(std::move(plain));
+    sequences.push_back(std::move(plain));
   }
+  fields.sampling.bad_words = std::move(sequences);
   return {};
 }
 
@@ -221,8 +229,8 @@ struct Field {
       int32_t SamplingParams::*,
       std::optional<int32_t> SamplingParams::*,
       bool SamplingParams::*,
-      std::vector<TokenId> SamplingParams::*,
-      std::optional<std::vector<TokenId>> SamplingParams::*,
+      SharedList<TokenId> SamplingParams::*,
+      std::optional<SharedList<TokenId>> SamplingParams::*,
       bool GenerationFields::*,
       int32_t GenerationFields::*,
       Reader,
@@ -287,10 +295,10 @@ class FieldReader {
   Result<void> read_into(std::optional<int32_t>& target) const {
     return store(read_int32(name_, value_), target);
   }
-  Result<void> read_into(std::vector<TokenId>& target) const {
+  Result<void> read_into(SharedList<TokenId>& target) const {
     return store(read_list<TokenId>(name_, value_, kTokenIdsMax, read_int32), target);
   }
-  Result<void> read_into(std::optional<std::vector<TokenId>>& target) const {
+  Result<void> read_into(std::optional<SharedList<TokenId>>& target) const {
     return store(read_list<TokenId>(name_, value_, kTokenIdsMax, read_int32), target);
   }
 

@@ -22,7 +22,9 @@ struct GenerationFields {
   std::vector<std::string> stop;  // text that ends a choice; not empty strings
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
-  bool echo = false;     // the text begins with the prompt's
+  bool echo = false;  // the text begins with the prompt's
+  // Whether the text goes on where the prompt's ends, as a completion's does and a chat's does not.
+  bool continues_prompt = false;
   int32_t priority = 0;  // lower first
   std::optional<double> timeout_s;
 };

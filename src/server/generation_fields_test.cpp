@@ -88,6 +88,21 @@ TEST(GenerationFields, BadWordsAreTokensWithAndWithoutASpace) {
   EXPECT_EQ(fields->sampling.bad_words, (std::vector<std::vector<TokenId>>{{4}, {1}, {5}}));
 }
 
+// Their number was bounded after each had become two.
+TEST(GenerationFields, TakesAsManyBadWordsAsItSays) {
+  const auto with = [](size_t count) {
+    return json::serialize(json::object{{"bad_words", json::array(count, "b")}});
+  };
+  const Result<GenerationFields> fields = read(with(1024));
+  ASSERT_TRUE(fields);
+  EXPECT_EQ(fields->sampling.bad_words.size(), 2048U);
+  EXPECT_TRUE(validate(fields->sampling, {.vocab_size = 100}));
+  EXPECT_EQ(refused_path(with(1025)), "bad_words");
+  EXPECT_EQ(
+      refused_path(R"({"bad_words": ["b", ")" + std::string(65, 'b') + R"("]})"), "bad_words[1]"
+  );
+}
+
 TEST(GenerationFields, RefusesAWrongTypeByItsPath) {
   EXPECT_EQ(refused_path(R"({"temperature": "hot"})"), "temperature");
   EXPECT_EQ(refused_path(R"({"top_k": 1.5})"), "top_k");

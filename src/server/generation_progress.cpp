@@ -25,13 +25,14 @@ GenerationProgress::GenerationProgress(
 )
     : request_(request) {
   const auto n = static_cast<size_t>(request.fields.sampling.n);
+  const std::shared_ptr<const StopStrings> stops = stop_strings_of(request.fields);
   prompts_.resize(prompts.size());
   choices_.reserve(prompts.size() * n);
   for (size_t i = 0; i < prompts.size(); ++i) {
     prompts_[i].prompt = prompts[i].prompt;
     usage_.num_prompt_tokens += static_cast<int64_t>(prompts[i].prompt.size());
     for (size_t choice = 0; choice < n; ++choice) {
-      choices_.emplace_back(ChoiceText(tokenizer, request.fields, prompts[i].prompt));
+      choices_.emplace_back(ChoiceText(tokenizer, request.fields, prompts[i].prompt, stops));
       choices_.back().result.text = choices_.back().text.take_echo();
     }
     prompts_[i].num_echo_bytes = choices_.back().result.text.size();
@@ -45,16 +46,15 @@ std::optional<GenerationProgress::News> GenerationProgress::take_token(
   const int32_t index = index_of(prompt, event.choice);
   Choice& choice = choices_[static_cast<size_t>(index)];
   // Computed before the engine heard of a stop string, or made to be thrown away.
-  if (choice.is_over || request_.max_tokens == 0) return std::nullopt;
+  if (choice.text.has_stopped() || request_.max_tokens == 0) return std::nullopt;
   ++usage_.num_output_tokens;
   std::optional<News> news(std::in_place);
   news->choice = index;
-  if (!event.is_stop_token) news->text = choice.text.push(event.token.id);
-  news->token = &event.token;
-  if (choice.text.has_stopped()) {
-    end(*news, {.finish_reason = "stop", .stop_reason = *choice.text.stop_string()});
-    news->is_stopped_by_text = true;
+  if (!event.is_stop_token || request_.fields.include_stop_str_in_output) {
+    news->text = choice.text.push(event.token.id);
   }
+  news->token = &event.token;
+  news->is_stopped_by_text = choice.text.has_stopped();
   return news;
 }
 
@@ -67,15 +67,28 @@ void GenerationProgress::take_prompt_logprobs(size_t prompt, PromptLogprobsEvent
   );
 }
 
-Result<std::optional<GenerationProgress::News>> GenerationProgress::take_end(
+Result<GenerationProgress::News> GenerationProgress::take_end(
     size_t prompt, const FinishedEvent& event, bool is_aborted
 ) {
   const int32_t index = index_of(prompt, event.choice);
   Choice& choice = choices_[static_cast<size_t>(index)];
   choice.result.timings = event.timings;
   if (event.choice == 0) usage_.num_cached_tokens += event.timings.num_cached_tokens;
-  if (choice.is_over) return std::optional<News>();
+  News news{.choice = index, .text = choice.text.finish()};
+  Result<Ending> ending = ending_of(choice.text, event, is_aborted);
+  if (!ending) return ending.error();
+  news.ending = *std::move(ending);
+  --num_choices_open_;
+  return news;
+}
 
+// A stop string in the text decides, however the engine's own end came about.
+Result<Ending> GenerationProgress::ending_of(
+    const ChoiceText& text, const FinishedEvent& event, bool is_aborted
+) const {
+  if (text.has_stopped()) {
+    return Ending{.finish_reason = "stop", .stop_reason = *text.stop_string()};
+  }
   Ending ending;
   switch (event.reason) {
     case FinishReason::kStop:
@@ -93,23 +106,12 @@ Result<std::optional<GenerationProgress::News>> GenerationProgress::take_end(
     case FinishReason::kError:
       return error_of(event);
   }
-  News news{.choice = index, .text = choice.text.finish()};
-  if (choice.text.has_stopped()) {
-    ending = {.finish_reason = "stop", .stop_reason = *choice.text.stop_string()};
-  }
-  if (request_.max_tokens == 0) ending = {.finish_reason = "length", .stop_reason = {}};
-  end(news, std::move(ending));
-  return std::optional(std::move(news));
-}
-
-void GenerationProgress::end(News& news, Ending ending) {
-  choices_[static_cast<size_t>(news.choice)].is_over = true;
-  --num_choices_open_;
-  news.ending = std::move(ending);
+  if (request_.max_tokens == 0) return Ending{.finish_reason = "length", .stop_reason = {}};
+  return ending;
 }
 
 bool GenerationProgress::is_stop_token_of_request(std::optional<TokenId> id) const {
-  const std::vector<TokenId>& ids = request_.fields.sampling.stop_token_ids;
+  const SharedList<TokenId>& ids = request_.fields.sampling.stop_token_ids;
   return id && std::find(ids.begin(), ids.end(), *id) != ids.end();
 }
 

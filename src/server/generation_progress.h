@@ -27,7 +27,8 @@ class GenerationProgress {
     std::string_view text;
     SampledToken* token = nullptr;  // the event's; none at the end of a choice
     std::optional<Ending> ending;   // the choice is over
-    // A stop string was found: the engine does not know, and may still be at work on the choice.
+    // A stop string was found: the engine is to be told that the choice is over. Its ending comes
+    // when the engine says so too, with what it knows: times, and what the prefix cache saved.
     bool is_stopped_by_text = false;
   };
 
@@ -44,8 +45,8 @@ class GenerationProgress {
   void take_prompt_logprobs(size_t prompt, PromptLogprobsEvent& event);
 
   // The error: why the whole call fails. `is_aborted`: at the client's own wish, so that a
-  // cancelled choice ends well, with finish reason "abort".
-  Result<std::optional<News>> take_end(size_t prompt, const FinishedEvent& event, bool is_aborted);
+  // cancelled choice ends well, with finish reason "abort". Once for each choice.
+  Result<News> take_end(size_t prompt, const FinishedEvent& event, bool is_aborted);
 
   // Adds the news to the whole answer. For calls that do not stream.
   void keep(const News& news);
@@ -79,12 +80,12 @@ class GenerationProgress {
  private:
   struct Choice {
     explicit Choice(ChoiceText choice_text) : text(std::move(choice_text)) {}
-    bool is_over = false;
     ChoiceText text;
     ChoiceResult result;  // the echo, the timings, and what was kept
   };
 
-  void end(News& news, Ending ending);
+  Result<Ending> ending_of(const ChoiceText& text, const FinishedEvent& event, bool is_aborted)
+      const;
   bool is_stop_token_of_request(std::optional<TokenId> id) const;
 
   const GenerationRequest& request_;

@@ -62,9 +62,9 @@ TEST_F(GenerationProgressTest, KeepsTheChoicesOfEachPromptApart) {
     EXPECT_FALSE(progress.is_over());
     auto news =
         progress.take_end(static_cast<size_t>(i / 2), end(i % 2, FinishReason::kLength), false);
-    ASSERT_TRUE(news && *news);
-    EXPECT_EQ((*news)->choice, i);
-    progress.keep(**news);
+    ASSERT_TRUE(news);
+    EXPECT_EQ(news->choice, i);
+    progress.keep(*news);
   }
   EXPECT_TRUE(progress.is_over());
   const GenerationResult result = progress.take_result();
@@ -79,29 +79,44 @@ TEST_F(GenerationProgressTest, KeepsTheChoicesOfEachPromptApart) {
   EXPECT_EQ(result.usage.num_output_tokens, 15);
 }
 
-TEST_F(GenerationProgressTest, AStopStringEndsAChoiceBeforeTheEngineKnows) {
+// Its ending waits for what the engine knows of it: cached tokens and times had been none.
+TEST_F(GenerationProgressTest, AStopStringEndsTheTextBeforeTheEngineKnows) {
   request_.fields.stop = {"END"};
   GenerationProgress progress = make();
   EXPECT_EQ(push(progress, 0, 1, "xEN"), "x");  // it may still become one
   TokenEvent last = token(1, 'D');
   const auto news = progress.take_token(0, last);
-  ASSERT_TRUE(news && news->ending);
+  ASSERT_TRUE(news && !news->ending);
   EXPECT_TRUE(news->is_stopped_by_text);
   EXPECT_EQ(news->text, "");
-  EXPECT_EQ(std::get<std::string>(news->ending->stop_reason), "END");
   TokenEvent late = token(1, 'z');
   EXPECT_FALSE(progress.take_token(0, late));
-  const auto ended = progress.take_end(0, end(1, FinishReason::kCancelled), false);
-  ASSERT_TRUE(ended);
-  EXPECT_FALSE(*ended);
-  EXPECT_EQ(progress.usage().num_output_tokens, 4);
+  FinishedEvent cancelled = end(0, FinishReason::kCancelled);
+  EXPECT_EQ(push(progress, 0, 0, "END"), "");
+  cancelled.timings.num_cached_tokens = 2;
+  const auto ended = progress.take_end(0, cancelled, false);
+  ASSERT_TRUE(ended && ended->ending);
+  EXPECT_EQ(ended->ending->finish_reason, "stop");
+  EXPECT_EQ(std::get<std::string>(ended->ending->stop_reason), "END");
+  EXPECT_EQ(progress.timings(0).num_cached_tokens, 2);
+  EXPECT_EQ(progress.usage().num_cached_tokens, 2);
+  EXPECT_EQ(progress.usage().num_output_tokens, 7);
+}
+
+TEST_F(GenerationProgressTest, AStopTokenIsPartOfTheTextWhereStopsAre) {
+  TokenEvent last = token(0, '!');
+  last.is_stop_token = true;
+  GenerationProgress progress = make();
+  EXPECT_EQ(progress.take_token(0, last)->text, "");
+  request_.fields.include_stop_str_in_output = true;
+  EXPECT_EQ(progress.take_token(1, last)->text, "!");
 }
 
 TEST_F(GenerationProgressTest, OnlyTheClientsOwnWishEndsACancelledChoiceWell) {
   GenerationProgress progress = make();
   const auto aborted = progress.take_end(0, end(0, FinishReason::kCancelled), true);
-  ASSERT_TRUE(aborted && *aborted);
-  EXPECT_EQ((*aborted)->ending->finish_reason, "abort");
+  ASSERT_TRUE(aborted && aborted->ending);
+  EXPECT_EQ(aborted->ending->finish_reason, "abort");
   const auto cancelled = progress.take_end(0, end(1, FinishReason::kCancelled), false);
   ASSERT_FALSE(cancelled);
   EXPECT_EQ(cancelled.error().code, ErrorCode::kCancelled);
@@ -122,8 +137,8 @@ TEST_F(GenerationProgressTest, WithoutTokensToMakeNothingIsSaid) {
   GenerationProgress progress = make();
   EXPECT_EQ(push(progress, 0, 0, "x"), "");
   const auto news = progress.take_end(0, end(0, FinishReason::kStop), false);
-  ASSERT_TRUE(news && *news);
-  EXPECT_EQ((*news)->ending->finish_reason, "length");
+  ASSERT_TRUE(news && news->ending);
+  EXPECT_EQ(news->ending->finish_reason, "length");
   EXPECT_EQ(progress.usage().num_output_tokens, 0);
 }
 

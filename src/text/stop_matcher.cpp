@@ -6,22 +6,21 @@
 
 namespace millrace {
 
-StopStringMatcher::StopStringMatcher(std::span<const std::string> stops, bool include_stop)
-    : nodes_(1), include_stop_(include_stop) {
-  for (size_t i = 0; i < stops.size(); ++i) {
-    stop_sizes_.push_back(stops[i].size());
-    if (!stops[i].empty()) add(stops[i], i);
+StopStrings::StopStrings(std::vector<std::string> strings)
+    : strings_(std::move(strings)), nodes_(1) {
+  for (size_t i = 0; i < strings_.size(); ++i) {
+    if (!strings_[i].empty()) add(strings_[i], i);
   }
   link_suffixes();
 }
 
-uint32_t StopStringMatcher::child(uint32_t node, uint8_t byte) const {
+uint32_t StopStrings::child(uint32_t node, uint8_t byte) const {
   uint32_t next = nodes_[node].first_child;
   while (next != 0 && nodes_[next].byte != byte) next = nodes_[next].next_sibling;
   return next;
 }
 
-void StopStringMatcher::add(std::string_view stop, size_t index) {
+void StopStrings::add(std::string_view stop, size_t index) {
   uint32_t node = 0;
   for (const char c : stop) {
     const auto byte = static_cast<uint8_t>(c);
@@ -40,7 +39,7 @@ void StopStringMatcher::add(std::string_view stop, size_t index) {
   if (!nodes_[node].stop) nodes_[node].stop = index;
 }
 
-uint32_t StopStringMatcher::next_state(uint32_t node, uint8_t byte) const {
+uint32_t StopStrings::next_state(uint32_t node, uint8_t byte) const {
   while (true) {
     const uint32_t next = child(node, byte);
     if (next != 0 || node == 0) return next;
@@ -49,7 +48,7 @@ uint32_t StopStringMatcher::next_state(uint32_t node, uint8_t byte) const {
 }
 
 // Breadth first, so that the suffix of a node is linked before the node.
-void StopStringMatcher::link_suffixes() {
+void StopStrings::link_suffixes() {
   std::deque<uint32_t> queue{0};
   while (!queue.empty()) {
     const uint32_t parent = queue.front();
@@ -66,15 +65,15 @@ std::string StopStringMatcher::push(std::string_view piece) {
   if (matched_) return {};
   std::string text = std::exchange(held_, {});
   for (size_t i = 0; i < piece.size(); ++i) {
-    state_ = next_state(state_, static_cast<uint8_t>(piece[i]));
-    if (!nodes_[state_].stop) continue;
-    matched_ = nodes_[state_].stop;
+    state_ = stops_->next_state(state_, static_cast<uint8_t>(piece[i]));
+    matched_ = stops_->nodes_[state_].stop;
+    if (!matched_) continue;
     text.append(piece.substr(0, i + 1));
-    if (!include_stop_) text.resize(text.size() - stop_sizes_[*matched_]);
+    if (!include_stop_) text.resize(text.size() - stops_->string(*matched_).size());
     return text;
   }
   text.append(piece);
-  const size_t num_held = nodes_[state_].depth;
+  const size_t num_held = stops_->nodes_[state_].depth;
   held_ = text.substr(text.size() - num_held);
   text.resize(text.size() - num_held);
   return text;

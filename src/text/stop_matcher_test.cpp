@@ -18,7 +18,7 @@ Outcome feed(
 ) {
   size_t longest = 1;
   for (const std::string& stop : stops) longest = std::max(longest, stop.size());
-  StopStringMatcher matcher(stops, include_stop);
+  StopStringMatcher matcher(std::make_shared<const StopStrings>(stops), include_stop);
   Outcome outcome;
   size_t num_fed = 0;
   for (const std::string& piece : pieces) {
@@ -56,7 +56,7 @@ TEST(StopStringMatcher, CutsBeforeOrBehindTheStopString) {
 
 TEST(StopStringMatcher, ReleasesAtOnceWhatCannotBecomeAStop) {
   const std::vector<std::string> stops = {"\n\n", "###"};
-  StopStringMatcher matcher(stops, false);
+  StopStringMatcher matcher(std::make_shared<const StopStrings>(stops), false);
   EXPECT_EQ(matcher.push("hello"), "hello");
   EXPECT_EQ(matcher.push(" x#"), " x");
   EXPECT_EQ(matcher.push("#a"), "##a");
@@ -103,7 +103,7 @@ TEST(StopStringMatcher, AgreesWithTheDefinitionHoweverTheTextIsCut) {
 TEST(StopStringMatcher, IsLinearInNestedPrefixes) {
   std::vector<std::string> stops;
   for (size_t i = 0; i < 32; ++i) stops.push_back(std::string(100 * (i + 1), 'a') + "b");
-  StopStringMatcher matcher(stops, false);
+  StopStringMatcher matcher(std::make_shared<const StopStrings>(stops), false);
   const std::string piece(1000, 'a');
   size_t num_released = 0;
   for (int i = 0; i < 1000; ++i) num_released += matcher.push(piece).size();

@@ -70,6 +70,7 @@ Result<GenerationRequest> read_completion_request(
   if (!object) return object.error();
   if (auto known = check_fields(*object, BodyKind::kCompletion); !known) return known.error();
   GenerationRequest request{.api = Api::kCompletions};
+  request.fields.continues_prompt = true;
   if (auto read = read_openai_fields(*object, context, request); !read) return read.error();
   RequestFields fields(*object);
   check_logprobs(fields, request.fields.sampling, request.fields.echo);

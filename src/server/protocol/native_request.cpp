@@ -166,6 +166,7 @@ Result<GenerationRequest> read_native_request(
   if (auto known = check_fields(*object, BodyKind::kNative); !known) return known.error();
   RequestFields fields(*object);
   GenerationRequest request{.api = Api::kNative};
+  request.fields.continues_prompt = true;
   Result<std::string> model = read_model(fields, context);
   if (!model) return model.error();
   request.model = *std::move(model);

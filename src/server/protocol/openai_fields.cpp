@@ -132,7 +132,9 @@ Result<void> check_request(const GenerationRequest& request, const RequestContex
   };
   if (auto valid = validate(request.fields.sampling, limits); !valid) return valid;
   if (request.fields.priority != 0 && context.limits.policy != SchedulingPolicy::kPriority) {
-    return unsupported_field("priority", "the server schedules first come, first served");
+    return unsupported_field(
+        "priority", "the server does not schedule by it: --scheduling-policy priority does"
+    );
   }
   const int64_t num_choices =
       static_cast<int64_t>(request.prompts.size()) * request.fields.sampling.n;
