@@ -243,6 +243,23 @@ class BadInputTest(BenchTest):
         whole = [request for request in self.records("r.jsonl") if request["outcome"] == "completed"]
         self.assertTrue(5 <= len(whole) <= 9, len(whole))
 
+    def test_what_was_measured_is_written_though_the_server_dies(self):
+        with Mock("--dies-after", "60") as mock:
+            done = self.bench("concurrency", "--base-url", mock.url, "--isl-osl", "16:4", "--max-concurrency", "1,2,4,8",
+                              "--no-calibration", "--no-server-metrics", "--ready-check-timeout-sec", 1,
+                              "-o", "c.md", "--html", "c.html", code=1)
+        self.assertRegex(done.stderr.splitlines()[-1], r"^millrace bench concurrency: .*connect")
+        self.assertIn("ISL:OSL=16:4", (self.folder / "c.md").read_text())
+        self.assertIn("<!doctype html>", (self.folder / "c.html").read_text())
+
+    def test_an_output_that_cannot_be_written_keeps_no_other_from_it(self):
+        with Mock() as mock:
+            done = self.serve(mock, "--num-prompts", 5, "--records", "/dev/full", "--html", "r.html", "--output-file",
+                              "s.jsonl", code=1)
+        self.assertIn("/dev/full", done.stderr.splitlines()[-1])
+        self.assertRegex(done.stdout, r"Successful requests: +5 ")
+        self.assertTrue((self.folder / "r.html").exists() and (self.folder / "s.jsonl").exists())
+
     def test_interrupted(self):
         with Mock("--ttft-ms", "20") as mock:
             run = subprocess.Popen([BINARY, "bench", "serve", "--base-url", mock.url, *SHORT, "--num-prompts", "9000",

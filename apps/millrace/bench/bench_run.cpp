@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -97,24 +98,28 @@ Result<const PointRecord*> BenchRun::measure(
   bar.reset();
   if (!record) return record.error();
   if (flags_.output.calibrates) add_calibration(*record, server.target.protocol);
-  return keep(*std::move(record));
+  return &keep(*std::move(record));
 }
 
-Result<const PointRecord*> BenchRun::keep(
-    PointRecord record, std::optional<int64_t> step_weight_bytes
-) {
+const PointRecord& BenchRun::keep(PointRecord record, std::optional<int64_t> step_weight_bytes) {
   record.environment = environment(command_);
   if (flags_.output.weight_bytes) step_weight_bytes = flags_.output.weight_bytes;
   if (step_weight_bytes) add_hardware_limit(record, *step_weight_bytes);
   records_.push_back(std::make_unique<PointRecord>(std::move(record)));
   const PointRecord& kept = *records_.back();
   print_line(kept);
-  if (!flags_.output.records.empty()) {
-    if (auto appended = append_record(flags_.output.records, kept); !appended) {
-      return appended.error();
-    }
-  }
-  return &kept;
+  if (!flags_.output.records.empty()) note(append_record(flags_.output.records, kept));
+  return kept;
+}
+
+void BenchRun::note(const Result<void>& done) {
+  if (done) return;
+  if (failure_) return print_stderr("millrace bench: {}\n", done.error().message);
+  failure_ = done.error();
+}
+
+void BenchRun::write(const std::string& path, const std::string& text) {
+  if (!records_.empty()) note(write_report(path, text));
 }
 
 std::vector<PointRecord> BenchRun::records() const {
@@ -139,7 +144,7 @@ PointSummary BenchRun::last_summary(Formulas formulas) const {
   );
 }
 
-Result<int> BenchRun::finish(const std::string& title) const {
+Result<int> BenchRun::finish(const std::string& title) {
   const std::vector<PointSummary> rows = summaries(Formulas::kMillrace);
   if (!flags_.output.html.empty()) {
     ReportOptions options;
@@ -147,15 +152,14 @@ Result<int> BenchRun::finish(const std::string& title) const {
     options.now_unix_ns =
         std::chrono::duration_cast<Nanos>(std::chrono::system_clock::now().time_since_epoch())
             .count();
-    const std::string page = html_page(rows, records(), options);
-    if (auto written = write_report(flags_.output.html, page); !written) return written.error();
+    write(flags_.output.html, html_page(rows, records(), options));
   }
+  if (failure_) return *failure_;
   if (is_interrupted()) return kExitInterrupted;
-  if (!flags_.output.is_strict) return 0;
-  for (const PointSummary& row : rows) {
-    if (row.verdict.trust() != Trust::kOk) return kExitNotTrusted;
-  }
-  return 0;
+  const bool is_trusted = std::ranges::all_of(rows, [](const PointSummary& row) {
+    return row.verdict.trust() == Trust::kOk;
+  });
+  return flags_.output.is_strict && !is_trusted ? kExitNotTrusted : 0;
 }
 
 void BenchRun::add_calibration(PointRecord& record, Protocol protocol) const {

@@ -28,18 +28,23 @@ class BenchRun {
   // `command`: as it was typed, for the record.
   static Result<std::unique_ptr<BenchRun>> start(const BenchFlags& flags, std::string command);
 
-  // Measures one point; what it recorded is kept, on the disk too where --records asks for it, and
-  // lives as long as this. Two points have the same prompts if their `prompts` are the same; none:
-  // the point's own.
+  // Measures one point; what it recorded is kept, on the disk too where --records asks for it and
+  // it can be written (else it is noted), and lives as long as this. Two points have the same
+  // prompts if their `prompts` are the same; none: the point's own.
   Result<const PointRecord*> measure(
       MeasuredServer& server, const PointSpec& spec, std::optional<size_t> prompts = {}
   );
 
   // The same with a point that was measured elsewhere: in process. `step_weight_bytes`: what a
   // decode step of that model reads, where --weight-bytes does not say; none: not known.
-  Result<const PointRecord*> keep(
-      PointRecord record, std::optional<int64_t> step_weight_bytes = {}
-  );
+  const PointRecord& keep(PointRecord record, std::optional<int64_t> step_weight_bytes = {});
+
+  // What failed late does not take with it what was measured: the first failure is what finish()
+  // gives, and each after it is said at once.
+  void note(const Result<void>& done);
+  // A report of what was measured: to a file, or to stdout where `path` is empty or "-". Failures
+  // are noted; without any point nothing is written.
+  void write(const std::string& path, const std::string& text);
 
   bool is_interrupted() const { return stop_.stop_requested(); }
   std::stop_token stop_token() const { return stop_.get_token(); }
@@ -51,8 +56,9 @@ class BenchRun {
   std::vector<PointSummary> summaries(Formulas formulas) const;
   PointSummary last_summary(Formulas formulas) const;
 
-  // Writes --html; the exit code: with --strict from the verdicts.
-  Result<int> finish(const std::string& title) const;
+  // Writes --html; then the first failure that was noted, else the exit code: with --strict from
+  // the verdicts.
+  Result<int> finish(const std::string& title);
 
  private:
   BenchRun(const BenchFlags& flags, std::string command);
@@ -66,6 +72,7 @@ class BenchRun {
   std::unique_ptr<InterruptSignal> signal_;
   std::stop_source stop_;
   std::vector<std::unique_ptr<PointRecord>> records_;
+  std::optional<Error> failure_;  // the first that was noted
 };
 
 // Writes text to a file, or to stdout where `path` is empty or "-".

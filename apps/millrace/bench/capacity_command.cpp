@@ -152,6 +152,16 @@ std::string result_text(
   return text;
 }
 
+Result<void> measure_all(CapacitySearch& search, CapacityPoint point, const BenchRun& run) {
+  while (const std::optional<double> load = search.next()) {
+    const Result<bool> is_met = point.is_met(*load);
+    if (!is_met) return is_met.error();
+    if (run.is_interrupted()) break;
+    search.note(*load, *is_met);
+  }
+  return {};
+}
+
 Result<int> find_capacity(const CapacityFlags& flags, const std::string& command) {
   if (auto checked = check(flags); !checked) return checked.error();
   BenchFlags bench = flags.bench;
@@ -166,18 +176,10 @@ Result<int> find_capacity(const CapacityFlags& flags, const std::string& command
        .tolerance = flags.tolerance_percent / 100.0,
        .is_whole = flags.by == "concurrency"}
   );
-  CapacityPoint point(flags, **run, *server);
-  while (const std::optional<double> load = search.next()) {
-    const Result<bool> is_met = point.is_met(*load);
-    if (!is_met) return is_met.error();
-    if ((*run)->is_interrupted()) break;
-    search.note(*load, *is_met);
-  }
+  (*run)->note(measure_all(search, CapacityPoint(flags, **run, *server), **run));
   const std::vector<PointSummary> rows = (*run)->summaries(Formulas::kMillrace);
   const std::string text = markdown_table(rows, {}) + "\n" + result_text(flags, search, rows);
-  if (auto written = write_report(flags.bench.output.report, text); !written) {
-    return written.error();
-  }
+  (*run)->write(flags.bench.output.report, text);
   return (*run)->finish("Capacity of " + server->framework);
 }
 

@@ -144,6 +144,25 @@ PointSpec spec_of(const CompareFlags& flags, const MeasuredServer& server, int64
   return spec;
 }
 
+using Rows = std::array<std::vector<PointSummary>, 2>;  // of each server, by round
+
+Result<void> measure_all(
+    const CompareFlags& flags, BenchRun& run, std::vector<MeasuredServer>& servers, Rows& rows
+) {
+  for (int64_t round = 0; round < flags.num_rounds; ++round) {
+    const auto number = static_cast<uint64_t>(round);
+    const size_t first = random_bits(run.nonce(), number) & 1U;
+    for (const size_t which : {first, 1 - first}) {
+      if (run.is_interrupted()) return {};
+      MeasuredServer& server = servers[which];
+      auto record = run.measure(server, spec_of(flags, server, round), number);
+      if (!record) return record.error();
+      rows[which].push_back(run.last_summary(Formulas::kMillrace));
+    }
+  }
+  return {};
+}
+
 Result<int> compare(const CompareFlags& flags, const std::string& command) {
   if (flags.frameworks.size() != 2) {
     return invalid_argument("give --framework NAME=URL twice", "--framework");
@@ -153,22 +172,9 @@ Result<int> compare(const CompareFlags& flags, const std::string& command) {
   if (!run) return run.error();
   Result<std::vector<MeasuredServer>> servers = connect_all(flags.bench, flags.frameworks);
   if (!servers) return servers.error();
-  std::array<std::vector<PointSummary>, 2> rows;
-  for (int64_t round = 0; round < flags.num_rounds; ++round) {
-    const auto number = static_cast<uint64_t>(round);
-    const size_t first = random_bits((*run)->nonce(), number) & 1U;
-    for (const size_t which : {first, 1 - first}) {
-      if ((*run)->is_interrupted()) break;
-      MeasuredServer& server = (*servers)[which];
-      auto record = (*run)->measure(server, spec_of(flags, server, round), number);
-      if (!record) return record.error();
-      rows[which].push_back((*run)->last_summary(Formulas::kMillrace));
-    }
-  }
-  const std::string text = comparison_text(rows[0], rows[1]);
-  if (auto written = write_report(flags.bench.output.report, text); !written) {
-    return written.error();
-  }
+  Rows rows;
+  (*run)->note(measure_all(flags, **run, *servers, rows));
+  (*run)->write(flags.bench.output.report, comparison_text(rows[0], rows[1]));
   return (*run)->finish(fmt::format("{} and {}", (*servers)[0].framework, (*servers)[1].framework));
 }
 

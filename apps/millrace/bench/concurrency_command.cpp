@@ -84,6 +84,17 @@ PointSpec spec_of(
   return spec;
 }
 
+Result<void> measure_all(const ConcurrencyFlags& flags, BenchRun& run, MeasuredServer& server) {
+  for (const auto& lengths : flags.lengths) {
+    for (const int64_t concurrency : flags.concurrency) {
+      if (run.is_interrupted()) return {};
+      auto record = run.measure(server, spec_of(flags, lengths, concurrency));
+      if (!record) return record.error();
+    }
+  }
+  return {};
+}
+
 Result<int> measure(const ConcurrencyFlags& flags, const std::string& command) {
   if (flags.prompts_per_concurrency < 1) {
     return invalid_argument(
@@ -94,19 +105,11 @@ Result<int> measure(const ConcurrencyFlags& flags, const std::string& command) {
   if (!run) return run.error();
   Result<MeasuredServer> server = MeasuredServer::connect(flags.bench, {}, {});
   if (!server) return server.error();
-  for (const auto& lengths : flags.lengths) {
-    for (const int64_t concurrency : flags.concurrency) {
-      if ((*run)->is_interrupted()) break;
-      auto record = (*run)->measure(*server, spec_of(flags, lengths, concurrency));
-      if (!record) return record.error();
-    }
-  }
+  (*run)->note(measure_all(flags, **run, *server));
   const std::string text = concurrency_markdown(
       (*run)->summaries(Formulas::kVllm), {.keeps_typos = flags.bench.output.keeps_typos}
   );
-  if (auto written = write_report(flags.bench.output.report, text); !written) {
-    return written.error();
-  }
+  (*run)->write(flags.bench.output.report, text);
   return (*run)->finish("Latency by concurrency");
 }
 

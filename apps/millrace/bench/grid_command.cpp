@@ -240,7 +240,7 @@ Result<void> measure_in_process(GridFlags flags, BenchRun& run) {
     if (*device == ModelDevice::kCpu) {
       step_weight_bytes = static_cast<int64_t>(model->num_step_weight_bytes);
     }
-    if (auto kept = run.keep(*std::move(record), step_weight_bytes); !kept) return kept.error();
+    run.keep(*std::move(record), step_weight_bytes);
   }
   return {};
 }
@@ -267,13 +267,10 @@ Result<int> grid(const GridFlags& flags, const std::string& command) {
   if (Result<void> checked = check_model_flags(flags); !checked) return checked.error();
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();
-  const Result<void> measured =
-      flags.in_process.empty() ? measure_server(flags, **run) : measure_in_process(flags, **run);
-  if (!measured) return measured.error();
-  const std::string text = grid_markdown((*run)->summaries(Formulas::kGrid), {});
-  if (auto written = write_report(flags.bench.output.report, text); !written) {
-    return written.error();
-  }
+  (*run)->note(
+      flags.in_process.empty() ? measure_server(flags, **run) : measure_in_process(flags, **run)
+  );
+  (*run)->write(flags.bench.output.report, grid_markdown((*run)->summaries(Formulas::kGrid), {}));
   return (*run)->finish("Batch, input, hit and output lengths");
 }
 

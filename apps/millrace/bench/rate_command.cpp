@@ -95,6 +95,24 @@ PointSpec spec_of(const RateFlags& flags, double rate, int64_t round) {
   return spec;
 }
 
+Result<void> measure_all(
+    const RateFlags& flags, BenchRun& run, std::vector<MeasuredServer>& servers
+) {
+  size_t seed_offset = 0;  // the same prompts and arrivals for all servers
+  for (const double rate : flags.rates) {
+    for (int64_t round = 0; round < flags.num_rounds; ++round, ++seed_offset) {
+      for (MeasuredServer& server : servers) {
+        if (run.is_interrupted()) return {};
+        PointSpec spec = spec_of(flags, rate, round);
+        if (servers.size() > 1) spec.name = server.framework + " " + spec.name;
+        auto record = run.measure(server, spec, seed_offset);
+        if (!record) return record.error();
+      }
+    }
+  }
+  return {};
+}
+
 Result<int> measure(const RateFlags& flags, const std::string& command) {
   if (!(flags.seconds_per_rate > 0.0)) {
     return invalid_argument("--seconds-per-rate must be above 0", "--seconds-per-rate");
@@ -107,32 +125,14 @@ Result<int> measure(const RateFlags& flags, const std::string& command) {
   if (!run) return run.error();
   Result<std::vector<MeasuredServer>> servers = connect_all(flags.bench, flags.frameworks);
   if (!servers) return servers.error();
-  size_t seed_offset = 0;  // the same prompts and arrivals for all servers
-  for (const double rate : flags.rates) {
-    for (int64_t round = 0; round < flags.num_rounds; ++round, ++seed_offset) {
-      for (MeasuredServer& server : *servers) {
-        if ((*run)->is_interrupted()) break;
-        PointSpec spec = spec_of(flags, rate, round);
-        if (servers->size() > 1) spec.name = server.framework + " " + spec.name;
-        auto record = (*run)->measure(server, spec, seed_offset);
-        if (!record) return record.error();
-      }
-    }
-  }
+  (*run)->note(measure_all(flags, **run, *servers));
   const std::vector<PointSummary> rows = (*run)->summaries(Formulas::kVllm);
   ReportOptions options;
   options.now_unix_ns =
       std::chrono::duration_cast<Nanos>(std::chrono::system_clock::now().time_since_epoch())
           .count();
-  if (auto written = write_report(flags.bench.output.report, plotly_markdown(rows, options));
-      !written) {
-    return written.error();
-  }
-  if (!flags.jsonl.empty()) {
-    if (auto written = write_report(flags.jsonl, plotly_jsonl(rows)); !written) {
-      return written.error();
-    }
-  }
+  (*run)->write(flags.bench.output.report, plotly_markdown(rows, options));
+  if (!flags.jsonl.empty()) (*run)->write(flags.jsonl, plotly_jsonl(rows));
   return (*run)->finish("Latency by request rate");
 }
 

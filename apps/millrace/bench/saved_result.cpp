@@ -93,24 +93,22 @@ void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags) {
   );
 }
 
-Result<void> save_result(
+void save_result(
     const SavedResultFlags& flags,
     const std::vector<double>& ranks,
-    const BenchRun& run,
+    BenchRun& run,
     const PointRecord& record
 ) {
   if (flags.is_saved) {
-    if (auto saved = save_vllm(flags, ranks, run.last_summary(Formulas::kVllm), record); !saved) {
-      return saved.error();
-    }
+    run.note(save_vllm(flags, ranks, run.last_summary(Formulas::kVllm), record));
   }
-  if (flags.sglang_file.empty()) return {};
+  if (flags.sglang_file.empty()) return;
   const std::string name =
       flags.sglang_file == "auto" ? sglang_file_name(record) : flags.sglang_file;
   const std::string line = sglang_json(
       run.last_summary(Formulas::kSglang), flags.is_sglang_detailed ? &record : nullptr
   );
-  return write_line(name, line, true);
+  run.note(write_line(name, line, true));
 }
 
 std::string vllm_file_name(const PointRecord& record) {

@@ -29,11 +29,12 @@ struct SavedResultFlags {
 
 void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags);
 
-// Writes what the flags ask for of the run's last point. `ranks`: as of vllm_options().
-Result<void> save_result(
+// Writes what the flags ask for of the run's last point. `ranks`: as of vllm_options(). What cannot
+// be written is noted, and keeps nothing else from being written.
+void save_result(
     const SavedResultFlags& flags,
     const std::vector<double>& ranks,
-    const BenchRun& run,
+    BenchRun& run,
     const PointRecord& record
 );
 

@@ -95,10 +95,8 @@ Result<int> serve(ServeFlags& flags, const std::string& command) {
   const std::vector<double>& ranks = flags.bench.output.metric_percentiles;
   const std::string text =
       *is_sglang ? sglang_console(row) : vllm_console(row, flags.saved.vllm_options(ranks));
-  if (auto written = write_report(flags.bench.output.report, text); !written) {
-    return written.error();
-  }
-  if (auto saved = save_result(flags.saved, ranks, **run, **record); !saved) return saved.error();
+  (*run)->write(flags.bench.output.report, text);
+  save_result(flags.saved, ranks, **run, **record);
   return (*run)->finish("Benchmark of " + server->framework);
 }
 

@@ -248,17 +248,15 @@ Result<int> sweep(const SweepFlags& flags, const std::string& command) {
   if (!run) return run.error();
   Result<MeasuredServer> server = MeasuredServer::connect(flags.bench, {}, {});
   if (!server) return server.error();
-  if (auto done = Sweep(flags, **run, *server).run(); !done) return done.error();
+  (*run)->note(Sweep(flags, **run, *server).run());
   const std::string text = guidellm_markdown(
       (*run)->summaries(Formulas::kGuidellm01), {.shows_all_tables = flags.shows_all_tables}
   );
-  if (auto written = write_report(flags.bench.output.report, text); !written) {
-    return written.error();
-  }
+  (*run)->write(flags.bench.output.report, text);
   if (!flags.json.empty()) {
-    const std::string json =
-        guidellm_json((*run)->summaries(Formulas::kGuidellm), (*run)->records());
-    if (auto written = write_report(flags.json, json); !written) return written.error();
+    (*run)->write(
+        flags.json, guidellm_json((*run)->summaries(Formulas::kGuidellm), (*run)->records())
+    );
   }
   return (*run)->finish("Sweep of " + server->framework);
 }
