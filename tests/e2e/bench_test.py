@@ -282,8 +282,12 @@ class BadInputTest(BenchTest):
             self.refused(*at, "right", "--dataset-name", "custom", "--dataset-path", "bad.jsonl", says="bad.jsonl:2")
         for flags in (("--max-seconds", "x"), ("--max-seconds", "-1"), ("--num-prompts", "0"), ("--nope",),
                       ("--backend", "x"), ("--goodput", "x:1"), ("--extra-body", "["), ("--base-url", "nonsense"),
-                      ("--max-concurrency", "0"), ("--records", "no/folder/x"), ("--request-rate", "-1")):
+                      ("--max-concurrency", "0"), ("--records", "no/folder/x"), ("--request-rate", "-1"),
+                      ("--output-file", "no/folder/x"), ("--html", "."), ("--result-filename", "a/b", "--save-result"),
+                      ("--result-dir", "bad.jsonl/x", "--save-result")):
             self.refused("serve", *flags, code=2, says=flags[0])
+        self.refused("sweep", "--json", "no/folder/x", code=2, says="--json")
+        self.refused("rate", "--framework", "a=http://127.0.0.1:1", "--jsonl", "no/x", code=2, says="--jsonl")
         for command in (("compare",), ("capacity",), ("sweep", "--rate-type", "x"), ("grid", "--iho", "1/2/3"),
                         ("rate", "--framework", "x"), ("report",), ("srve",)):
             self.refused(*command, code=2)

@@ -1,6 +1,9 @@
 // What makes no sense, said before anything is measured.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <string_view>
 
@@ -51,18 +54,25 @@ Result<void> check(const SecondsRule& rule) {
   );
 }
 
-// Found out now: after an hour of measuring it would be a pity.
-Result<void> check_folder(const char* flag, const std::string& file) {
+}  // namespace
+
+Result<void> check_output_file(const char* flag, const std::string& file) {
   if (file.empty() || file == "-") return {};
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   std::error_code error;
-  if (folder.empty() || std::filesystem::is_directory(folder, error)) return {};
-  return invalid_argument(
-      fmt::format("{} {}: there is no folder {}", flag, file, folder.string()), flag
-  );
+  std::string problem;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+    problem = "there is no folder " + folder.string();
+  } else if (std::filesystem::is_directory(file, error)) {
+    problem = "it is a folder, expected a file";
+  } else {
+    const bool exists = std::filesystem::exists(file, error);
+    const std::string written = exists ? file : folder.empty() ? "." : folder.string();
+    if (::access(written.c_str(), W_OK) == 0) return {};
+    problem = fmt::format("{} cannot be written: {}", written, std::strerror(errno));
+  }
+  return invalid_argument(fmt::format("{} {}: {}", flag, file, problem), flag);
 }
-
-}  // namespace
 
 Result<void> check_flags(const BenchFlags& flags) {
   const LoadFlags& load = flags.load;
@@ -88,7 +98,7 @@ Result<void> check_flags(const BenchFlags& flags) {
        {std::pair("--records", output.records),
         std::pair("--html", output.html),
         std::pair("--output", output.report)}) {
-    if (auto checked = check_folder(flag, file); !checked) return checked;
+    if (auto checked = check_output_file(flag, file); !checked) return checked;
   }
   return {};
 }

@@ -105,6 +105,9 @@ void add_output_flags(CommandLine& line, OutputFlags& flags);
 // Numbers without sense and files that cannot be, before anything is measured. Errors name the
 // flag.
 Result<void> check_flags(const BenchFlags& flags);
+// Whether a file can be made or written, said now: after an hour of measuring it would be a pity.
+// "" and "-" are none.
+Result<void> check_output_file(const char* flag, const std::string& file);
 
 // The server. `url` replaces --base-url, where a command takes several. Errors name the flag.
 Result<Target> target_of(const TargetFlags& flags, const std::string& url = {});

@@ -121,6 +121,7 @@ Result<int> measure(const RateFlags& flags, const std::string& command) {
   if (flags.num_rounds < 1 || flags.num_rounds > kRoundsMax) {
     return invalid_argument(fmt::format("--rounds must be 1 to {}", kRoundsMax), "--rounds");
   }
+  if (auto checked = check_output_file("--jsonl", flags.jsonl); !checked) return checked.error();
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();
   Result<std::vector<MeasuredServer>> servers = connect_all(flags.bench, flags.frameworks);

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -39,8 +40,6 @@ Result<void> save_vllm(
     const PointRecord& record
 ) {
   const std::filesystem::path directory = flags.directory.empty() ? "." : flags.directory;
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
   const std::string name = flags.file_name.empty() ? vllm_file_name(record) : flags.file_name;
   const std::string text =
       vllm_json(row, flags.is_detailed ? &record : nullptr, flags.vllm_options(ranks));
@@ -93,6 +92,25 @@ void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags) {
   );
 }
 
+Result<void> check(const SavedResultFlags& flags) {
+  if (flags.is_saved) {
+    const std::filesystem::path directory = flags.directory.empty() ? "." : flags.directory;
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error) {
+      return invalid_argument(
+          fmt::format("--result-dir {}: {}", flags.directory, error.message()), "--result-dir"
+      );
+    }
+    // Of a name that is made in the end, the folder alone can be looked at.
+    const std::string name = flags.file_name.empty() ? "result.json" : flags.file_name;
+    const char* flag = flags.file_name.empty() ? "--result-dir" : "--result-filename";
+    if (auto checked = check_output_file(flag, directory / name); !checked) return checked;
+  }
+  return flags.sglang_file == "auto" ? Result<void>()
+                                     : check_output_file("--output-file", flags.sglang_file);
+}
+
 void save_result(
     const SavedResultFlags& flags,
     const std::vector<double>& ranks,
@@ -117,7 +135,9 @@ std::string vllm_file_name(const PointRecord& record) {
   name += fmt::format("-{}qps", rate_text(plan.load.request_rate));
   if (plan.load.max_concurrency) name += fmt::format("-concurrency{}", *plan.load.max_concurrency);
   const std::string model = plan.model.substr(plan.model.rfind('/') + 1);
-  return name + fmt::format("-{}-{:%Y%m%d-%H%M%S}.json", model, local_time_of(record));
+  name += fmt::format("-{}-{:%Y%m%d-%H%M%S}.json", model, local_time_of(record));
+  std::ranges::replace(name, '/', '_');
+  return name;
 }
 
 std::string sglang_file_name(const PointRecord& record) {

@@ -29,6 +29,9 @@ struct SavedResultFlags {
 
 void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags);
 
+// What cannot be written, before anything is measured; makes --result-dir. Errors name the flag.
+Result<void> check(const SavedResultFlags& flags);
+
 // Writes what the flags ask for of the run's last point. `ranks`: as of vllm_options(). What cannot
 // be written is noted, and keeps nothing else from being written.
 void save_result(
@@ -38,7 +41,8 @@ void save_result(
     const PointRecord& record
 );
 
-// vLLM's name for a file: "{label}-{rate}qps[-concurrency{C}]-{model}-{time}.json".
+// vLLM's name for a file: "{label}-{rate}qps[-concurrency{C}]-{model}-{time}.json"; a
+// slash of the label is "_".
 std::string vllm_file_name(const PointRecord& record);
 // SGLang's: "{backend}_{MMDD}_{num_prompts}_{in}_{out}.jsonl", or with the dataset's name.
 std::string sglang_file_name(const PointRecord& record);

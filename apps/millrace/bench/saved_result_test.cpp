@@ -37,6 +37,8 @@ TEST(SavedResult, IsNamedAsVllmDoes) {
   point.plan.load.max_concurrency = 8;
   point.plan.label = "mine";
   EXPECT_EQ(vllm_file_name(point), "mine-2.5qps-concurrency8-Model-7B-" + time + ".json");
+  point.plan.label = "a/b";  // once a folder that was not there, found out after the measuring
+  EXPECT_EQ(vllm_file_name(point), "a_b-2.5qps-concurrency8-Model-7B-" + time + ".json");
 }
 
 TEST(SavedResult, IsNamedAsSglangDoes) {

@@ -239,7 +239,7 @@ Result<void> check(const SweepFlags& flags) {
   if (flags.max_concurrency < 1) {
     return invalid_argument("--max-concurrency must be at least 1", "--max-concurrency");
   }
-  return {};
+  return check_output_file("--json", flags.json);
 }
 
 Result<int> sweep(const SweepFlags& flags, const std::string& command) {
