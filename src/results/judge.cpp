@@ -43,11 +43,17 @@ double median(std::vector<int64_t> values) {
   return static_cast<double>(*middle);
 }
 
+// Whether the server's count of its prompt compares with the plan. That of a later turn does not:
+// the plan has what the turn adds, the server counts the conversation so far.
+bool has_comparable_prompt(const RequestRecord& request) {
+  return request.turn == 0 && request.num_prompt_tokens && request.num_prompt_tokens_planned != 0;
+}
+
 // By how much the server's counts of prompts are longer than planned.
 std::vector<int64_t> prompt_overheads(const Evidence& evidence) {
   std::vector<int64_t> overheads;
   for (const RequestRecord* request : evidence.completed) {
-    if (!request->num_prompt_tokens || request->num_prompt_tokens_planned == 0) continue;
+    if (!has_comparable_prompt(*request)) continue;
     overheads.push_back(*request->num_prompt_tokens - request->num_prompt_tokens_planned);
   }
   return overheads;
@@ -58,6 +64,35 @@ double template_tokens(const Evidence& evidence) {
   const std::vector<int64_t> overheads = prompt_overheads(evidence);
   if (!is_endpoint(evidence, "chat") || overheads.empty()) return 0.0;
   return std::max(0.0, median(overheads));
+}
+
+struct PrefixHits {
+  double mean_prompt = 0.0;  // tokens
+  double mean_found = 0.0;   // of them, in the server's cache
+};
+
+// Of all prompts; where sessions have later turns, which find their own conversation in the cache
+// as they should, of the first turns alone. none: the server does not say.
+std::optional<PrefixHits> prefix_hits(const Evidence& evidence) {
+  const bool has_later_turns = std::ranges::any_of(
+      evidence.completed, [](const RequestRecord* request) { return request->turn > 0; }
+  );
+  if (!has_later_turns) {
+    if (!evidence.ours.prefix_hit_rate) return std::nullopt;
+    const double mean_prompt = static_cast<double>(*evidence.ours.num_input_tokens) /
+                               static_cast<double>(evidence.completed.size());
+    return PrefixHits{mean_prompt, *evidence.ours.prefix_hit_rate * mean_prompt};
+  }
+  PrefixHits sums;
+  double num_first = 0.0;
+  for (const RequestRecord* request : evidence.completed) {
+    if (request->turn > 0 || !request->num_prompt_tokens || !request->num_cached_tokens) continue;
+    sums.mean_prompt += static_cast<double>(*request->num_prompt_tokens);
+    sums.mean_found += static_cast<double>(*request->num_cached_tokens);
+    num_first += 1.0;
+  }
+  if (num_first == 0.0) return std::nullopt;
+  return PrefixHits{sums.mean_prompt / num_first, sums.mean_found / num_first};
 }
 
 }  // namespace
@@ -184,7 +219,7 @@ void judge_prompt_length(const Evidence& evidence) {
   if (overheads.empty()) return;
   double num_planned = 0.0;
   for (const RequestRecord* request : evidence.completed) {
-    if (!request->num_prompt_tokens) continue;
+    if (!has_comparable_prompt(*request)) continue;
     num_planned += static_cast<double>(request->num_prompt_tokens_planned);
   }
   const double overhead = median(overheads);
@@ -225,10 +260,10 @@ void judge_prompt_length(const Evidence& evidence) {
 
 void judge_prefix_hits(const Evidence& evidence) {
   const DatasetPlan& dataset = evidence.record.plan.dataset;
-  const std::optional<double> hit_rate = evidence.ours.prefix_hit_rate;
   if ((!dataset.hit_len && !is_plain_random(dataset)) || evidence.completed.empty()) return;
+  const std::optional<PrefixHits> hits = prefix_hits(evidence);
   const auto wanted = static_cast<double>(dataset.hit_len.value_or(0));
-  if (!hit_rate) {
+  if (!hits) {
     // Random prompts that hit nothing are what is expected anyway.
     if (wanted == 0.0) return;
     return evidence.add(
@@ -241,9 +276,7 @@ void judge_prefix_hits(const Evidence& evidence) {
         )
     );
   }
-  const double mean_prompt = static_cast<double>(*evidence.ours.num_input_tokens) /
-                             static_cast<double>(evidence.completed.size());
-  const double found = *hit_rate * mean_prompt;
+  const auto& [mean_prompt, found] = *hits;
   const double below = std::max(kHitTokensOff, kHitShareOff * wanted);
   // Where nothing is shared no block can be found; where something is, one more may be.
   const double above = wanted > 0.0 ? std::max(kHitTokensOff, kShareOff * mean_prompt)

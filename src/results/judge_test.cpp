@@ -228,6 +228,27 @@ TEST(Judge, FindsHitsThatWereNotToBe) {
   expect_none(record, "prefix_hits");
 }
 
+// Every session of several turns once was invalid twice: its later prompts are longer than planned
+// and lie in the cache.
+TEST(Judge, LooksAtTheFirstTurnsOfSessionsAlone) {
+  PointRecord record = good_record();
+  for (size_t i = 0; i < record.requests.size(); ++i) {
+    RequestRecord& request = record.requests[i];
+    request.turn = static_cast<int32_t>(i % 3);
+    request.num_prompt_tokens = 100 + 110 * request.turn;
+    request.num_cached_tokens = 110 * request.turn;
+  }
+  expect_none(record, "prompt_length");
+  expect_none(record, "prefix_hits");
+  for (RequestRecord& request : record.requests) request.num_cached_tokens = 50;
+  expect_finding(record, "prefix_hits", Trust::kInvalid, "50.0 of 100.0 tokens");
+  for (size_t i = 0; i < record.requests.size(); ++i) {
+    RequestRecord& request = record.requests[i];
+    *request.num_prompt_tokens += i % 2 == 0 ? 10 : -10;
+  }
+  expect_finding(record, "prompt_length", Trust::kInvalid, "by 10.0 tokens on average");
+}
+
 TEST(Judge, FindsHitsInTheServersCounters) {
   PointRecord record = good_record();
   for (RequestRecord& request : record.requests) request.num_cached_tokens = std::nullopt;
