@@ -22,6 +22,8 @@ void AnswerLog::start(RequestRecord& record, const AnswerLogOptions& options) {
   has_usage_in_events_ = false;
   usage_total_.reset();
   num_tokens_by_deltas_ = 0;
+  has_uncounted_output_ = false;
+  num_late_tokens_max_ = 0;
   num_ids_ = 0;
   num_output_events_ = 0;
   native_text_size_ = 0;
@@ -54,6 +56,7 @@ int64_t AnswerLog::add(const EventFields& event, Nanos now) {
   if (!record.first_chunk) record.first_chunk = now;
   record.last_chunk = now;
   if (has_output && !record.first_text) record.first_text = now;
+  if (has_output) last_text_ = now;
   const bool has_answer = has_output && (!event.text.empty() || event.has_other_output);
   if (has_answer && !record.first_answer) record.first_answer = now;
   if (num_tokens > 0) {
@@ -86,6 +89,10 @@ int64_t AnswerLog::count_tokens(const EventFields& event, bool has_output) {
     has_usage_in_events_ = true;
     const int64_t num_new = *event.completion_tokens - num_tokens_by_deltas_;
     num_tokens_by_deltas_ = std::max(num_tokens_by_deltas_, *event.completion_tokens);
+    if (num_new > 0 && std::exchange(has_uncounted_output_, false)) {
+      num_late_tokens_max_ = std::max(num_late_tokens_max_, num_new);
+    }
+    if (num_new <= 0 && has_output) has_uncounted_output_ = true;
     return std::max<int64_t>(num_new, 0);
   }
   if (has_ids_ && event.num_token_ids) return num_ids;
@@ -107,13 +114,26 @@ void AnswerLog::keep_text(const EventFields& event) {
   record_->text = answer_text_;
 }
 
+// Some servers put a usage that stands still into each event and the total into the last. One event
+// may well be uncounted, as where one token's text comes in two; most tokens in one jump are not.
+bool AnswerLog::counts_late() const {
+  const int64_t total = usage_total_.value_or(0);
+  const int64_t num_at_end = has_uncounted_output_ ? total - num_tokens_by_deltas_ : 0;
+  return std::max(num_late_tokens_max_, num_at_end) > total / 2;
+}
+
 void AnswerLog::finish() {
   RequestRecord& record = *record_;
   const bool has_deltas = has_usage_deltas_ && has_usage_in_events_ && options_.is_streamed;
-  if (has_deltas) {
+  const bool is_late = has_deltas && counts_late();
+  if (is_late) {
+    record.first_token = record.first_text;
+    record.last_token = last_text_;
+  }
+  if (has_deltas && !is_late) {
     record.output_source = TokenSource::kUsageDeltas;
     record.num_output_tokens = usage_total_.value_or(0);
-  } else if (has_ids_ && num_ids_ > 0) {
+  } else if (has_ids_ && num_ids_ > 0 && !is_late) {
     record.output_source = TokenSource::kTokenIds;
     record.num_output_tokens = num_ids_;
   } else if (usage_total_) {

@@ -29,6 +29,7 @@ class AnswerLog {
 
   // No more events come. Settles where the number of tokens comes from: usage in every event that
   // brought output, else token ids in each, else the total usage, else the events with output.
+  // Usage that stands still while most of the output comes is a total.
   void finish();
 
   bool has_finish_reason() const { return !record_->finish_reason.empty(); }
@@ -39,6 +40,7 @@ class AnswerLog {
   bool brings_output(const EventFields& event);
   int64_t count_tokens(const EventFields& event, bool has_output);
   void keep_text(const EventFields& event);
+  bool counts_late() const;
 
   RequestRecord* record_ = nullptr;
   AnswerLogOptions options_;
@@ -47,6 +49,9 @@ class AnswerLog {
   bool has_usage_in_events_ = false;
   std::optional<int64_t> usage_total_;
   int64_t num_tokens_by_deltas_ = 0;
+  bool has_uncounted_output_ = false;  // since the usage last grew, an event brought output
+  int64_t num_late_tokens_max_ = 0;    // by which it then grew at once
+  Nanos last_text_{0};                 // of the last event with output
   int64_t num_ids_ = 0;
   int64_t num_output_events_ = 0;
   size_t native_text_size_ =

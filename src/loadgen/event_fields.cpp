@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "loadgen/json_scan.h"
+#include "results/record_json.h"
 
 namespace millrace::bench {
 namespace {
@@ -339,7 +340,7 @@ class EventWalk {
                           target == HoleTarget::kCachedTokens;
     const HoleTarget hole_target = is_count ? target : HoleTarget::kNothing;
     add_hole(HoleKind::kNumber, hole_target, begin, end);
-    // A count that is no whole number is as good as none.
+    // A count that is no whole number, or that no server can mean, is as good as none.
     static_cast<void>(
         assign_hole(hole_target, {begin, static_cast<size_t>(end - begin)}, 0, fields_)
     );
@@ -376,7 +377,8 @@ bool assign_hole(HoleTarget target, std::string_view value, int64_t num_ids, Eve
   const auto assign_count = [&](std::optional<int64_t>& count) {
     int64_t number = 0;
     const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (code != std::errc() || end != value.data() + value.size() || number < 0) return false;
+    if (code != std::errc() || end != value.data() + value.size()) return false;
+    if (number < 0 || number > kTokenCountMax) return false;
     count = number;
     return true;
   };

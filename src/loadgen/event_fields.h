@@ -59,7 +59,8 @@ struct Hole {
 // order; the choice of strings that are holes is by place: texts and ids.
 Result<EventFields> read_event(std::string_view json, std::vector<Hole>* holes = nullptr);
 
-// Puts a hole's value where it belongs. False: a count that is not a whole number.
+// Puts a hole's value where it belongs. False: a count that is not a whole number up to
+// kTokenCountMax.
 bool assign_hole(HoleTarget target, std::string_view value, int64_t num_ids, EventFields& fields);
 
 }  // namespace millrace::bench

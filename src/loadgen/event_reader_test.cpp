@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "loadgen/event_cases.h"
 #include "loadgen/json_scan.h"
+#include "results/record_json.h"
 
 namespace millrace::bench {
 namespace {
@@ -290,7 +291,9 @@ std::string text_of(const json::value* value) {
   return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
 }
 std::optional<int64_t> count_of(const json::value* value) {
-  return value != nullptr && value->is_int64() ? std::optional(value->get_int64()) : std::nullopt;
+  if (value == nullptr || !value->is_int64()) return std::nullopt;
+  const int64_t count = value->get_int64();
+  return count <= kTokenCountMax ? std::optional(count) : std::nullopt;
 }
 
 // What the event says, read from Boost.JSON's value: another implementation of the same rules.

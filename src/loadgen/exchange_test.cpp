@@ -115,6 +115,40 @@ TEST(Exchange, UsageInTheLastEventOnlyIsATotal) {
   EXPECT_EQ(record.num_output_tokens, 9);
 }
 
+// Such a server once had all its tokens, and so the time of its first one, in the last event.
+TEST(Exchange, UsageThatStandsStillIsATotal) {
+  const std::vector<std::string> texts = {peer_head(), with_usage("a", 0), with_usage("b", 0)};
+  std::vector<std::string> in_last = texts, behind = texts;
+  in_last.insert(in_last.end(), {with_usage("c", 3), peer_end()});
+  behind.insert(behind.end(), {with_usage("c", 0), usage_alone(3), peer_end()});
+  for (const auto& pieces : {in_last, behind}) {
+    const RequestRecord record = record_of(pieces);
+    EXPECT_EQ(record.output_source, TokenSource::kUsage);
+    EXPECT_EQ(record.num_output_tokens, 3);
+    EXPECT_EQ(tokens_of(record), (std::vector<int64_t>(tokens_of(record).size(), 0)));
+    EXPECT_EQ(record.first_token, Nanos(20));
+    EXPECT_EQ(record.last_token, Nanos(40));
+  }
+  const RequestRecord split = record_of(
+      {peer_head(), with_usage("a", 2), with_usage("b", 2), with_usage("c", 4), peer_end()}
+  );
+  EXPECT_EQ(split.output_source, TokenSource::kUsageDeltas) << "one token's text in two events";
+  EXPECT_EQ(tokens_of(split), (std::vector<int64_t>{2, 0, 2, 0}));
+}
+
+// Sums of such counts once overflowed, and the records could not be read again.
+TEST(Exchange, CountsThatNoServerCanMeanAreNone) {
+  const RequestRecord record = record_of(
+      {peer_head(),
+       peer_text("a"),
+       peer_text("b"),
+       usage_alone(9'000'000'000'000'000'000),
+       peer_end()}
+  );
+  EXPECT_EQ(record.output_source, TokenSource::kChunks);
+  EXPECT_EQ(record.num_output_tokens, 2);
+}
+
 TEST(Exchange, WithoutCountsEachTextIsAGuess) {
   const RequestRecord record = record_of({peer_head(), peer_text("a"), peer_text("b"), peer_end()});
   EXPECT_EQ(record.output_source, TokenSource::kChunks);

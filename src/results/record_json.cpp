@@ -15,8 +15,6 @@ namespace {
 
 // What a Chunk's time has room for, 39 hours: sums and differences of such times do not overflow.
 constexpr int64_t kNanosMax = (int64_t{1} << 47) - 1;
-// Far above any real count, and low enough that a file's sums do not overflow.
-constexpr int64_t kCountMax = int64_t{1} << 40;
 constexpr uint64_t kChunkTokensMax = 65535;
 
 // ---- the fields, in the order of their structs -------------------------------------------------
@@ -264,11 +262,11 @@ class FieldReader {
   }
   void count(std::string_view key, int64_t& value) {
     field(key, value);
-    if (value < 0 || value > kCountMax) fail(key, "a count");
+    if (value < 0 || value > kTokenCountMax) fail(key, "a count");
   }
   void count(std::string_view key, std::optional<int64_t>& value) {
     field(key, value);
-    if (value && (*value < 0 || *value > kCountMax)) fail(key, "a count");
+    if (value && (*value < 0 || *value > kTokenCountMax)) fail(key, "a count");
   }
 
   void fail(std::string_view key, std::string_view expected) {

@@ -1,6 +1,7 @@
 // A record's parts as JSON objects and back: each part's fields are listed once, for both ways.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/json.h"
@@ -8,6 +9,10 @@
 #include "results/point_record.h"
 
 namespace millrace::bench {
+
+// The most tokens that a count of a record may be: far above any real one, and low enough that sums
+// do not overflow.
+inline constexpr int64_t kTokenCountMax = int64_t{1} << 40;
 
 // Everything of a point but its requests. What is empty or none is left out.
 json::object point_to_json(const PointRecord& record);
