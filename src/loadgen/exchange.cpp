@@ -35,6 +35,12 @@ std::string unescaped(std::string_view raw) {
   return one_line(text);
 }
 
+// What servers say of a request that they gave up: vLLM's "abort" and "error", SGLang's "abort",
+// TensorRT-LLM's "cancelled".
+bool is_failure(std::string_view finish_reason) {
+  return finish_reason == "abort" || finish_reason == "error" || finish_reason == "cancelled";
+}
+
 RequestRecord record_of(const SessionRun& run) {
   return {
       .index = run.first_index + run.turn,
@@ -134,6 +140,7 @@ void Exchange::take_body(std::string_view body, Nanos now, EventReader& reader) 
 
 void Exchange::take_event(std::string_view data, Nanos now, EventReader& reader) {
   record_.ended = now;
+  if (events_.is_error()) return fail(FailureKind::kServerError, server_message(data), now);
   if (data == "[DONE]") {
     has_done_ = true;
     return;
@@ -196,6 +203,11 @@ void Exchange::settle(Nanos now) {
   if (!has_done_ && !log_.has_finish_reason()) {
     return fail(
         FailureKind::kClosed, "the stream ended without a finish_reason and without [DONE]", now
+    );
+  }
+  if (is_failure(record_.finish_reason)) {
+    return fail(
+        FailureKind::kServerError, "the finish_reason is '" + record_.finish_reason + "'", now
     );
   }
   log_.finish();

@@ -5,7 +5,7 @@
 namespace millrace::bench {
 
 std::optional<std::string_view> SseScan::next(std::string_view& bytes) {
-  if (std::exchange(is_given_, false)) kind_ = Data::kNone;
+  forget_given();
   while (!is_overlong_) {
     const size_t newline = bytes.find('\n');
     if (newline == bytes.npos) break;
@@ -29,7 +29,7 @@ std::optional<std::string_view> SseScan::next(std::string_view& bytes) {
 }
 
 std::optional<std::string_view> SseScan::finish() {
-  if (std::exchange(is_given_, false)) kind_ = Data::kNone;
+  forget_given();
   if (!line_.empty()) {
     std::string_view line = line_;
     if (line.ends_with('\r')) line.remove_suffix(1);
@@ -45,13 +45,25 @@ void SseScan::reset() {
   line_.clear();
   owned_.clear();
   kind_ = Data::kNone;
+  is_error_ = false;
   is_given_ = false;
   is_overlong_ = false;
 }
 
+void SseScan::forget_given() {
+  if (!std::exchange(is_given_, false)) return;
+  kind_ = Data::kNone;
+  is_error_ = false;
+}
+
 void SseScan::take_line(std::string_view line, bool is_borrowed) {
   constexpr std::string_view kField = "data";
-  if (!line.starts_with(kField)) return;
+  if (!line.starts_with(kField)) {
+    // An empty line here ends an event without data, which is none.
+    if (line.empty()) is_error_ = false;
+    if (line.starts_with("event:")) is_error_ = line == "event: error" || line == "event:error";
+    return;
+  }
   line.remove_prefix(kField.size());
   if (!line.empty() && line[0] != ':') return;
   if (!line.empty()) line.remove_prefix(1);

@@ -1,6 +1,7 @@
 // Splits a body into server-sent events (WHATWG HTML, 9.2.6) as fast as a load generator must: an
 // event that lies whole in the bytes is not copied. Lines end in LF or CR LF; a lone CR, which no
-// server sends, is none. Only the `data` field is of interest.
+// server sends, is none. Of the fields `data` is of interest, and
+// `event` where it says "error".
 // Not thread-safe.
 #pragma once
 
@@ -24,6 +25,9 @@ class SseScan {
   // At the end of the body: an event that no empty line ended, as some servers leave their last.
   std::optional<std::string_view> finish();
 
+  // Whether the event that was given says `event: error`.
+  bool is_error() const { return is_error_; }
+
   // An event is too long: nothing more is taken.
   bool is_overlong() const { return is_overlong_; }
 
@@ -33,6 +37,7 @@ class SseScan {
  private:
   enum class Data { kNone, kBorrowed, kOwned };
 
+  void forget_given();
   void take_line(std::string_view line, bool is_borrowed);
   std::string_view data() const { return kind_ == Data::kBorrowed ? borrowed_ : owned_; }
   void own();
@@ -42,6 +47,7 @@ class SseScan {
   Data kind_ = Data::kNone;
   std::string_view borrowed_;
   std::string owned_;
+  bool is_error_ = false;
   bool is_given_ = false;  // what `data()` holds was given away: the next call forgets it
   bool is_overlong_ = false;
 };

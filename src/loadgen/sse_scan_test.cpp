@@ -62,6 +62,27 @@ TEST(SseScan, GivesALastEventThatNoEmptyLineEnds) {
   EXPECT_EQ(scan("data: a\n\n: b", 3, true), (std::vector<std::string>{"a"}));
 }
 
+TEST(SseScan, TellsAnErrorByTheEventsName) {
+  const std::string bytes =
+      "event: error\n\ndata: a\n\nevent: error\r\ndata: b\r\n\r\ndata: c\n\n"
+      "data: d\nevent:error\n\nevent: message\ndata: e\n\nevent: error\ndata: f";
+  for (size_t step = 1; step <= bytes.size(); ++step) {
+    SseScan scan;
+    std::string errors;
+    for (size_t at = 0; at < bytes.size(); at += step) {
+      const std::string piece = bytes.substr(at, step);
+      std::string_view rest = piece;
+      while (const auto data = scan.next(rest)) {
+        if (scan.is_error()) errors += *data;
+      }
+    }
+    while (const auto data = scan.finish()) {
+      if (scan.is_error()) errors += *data;
+    }
+    EXPECT_EQ(errors, "bdf") << step;
+  }
+}
+
 TEST(SseScan, RefusesAnEventWithoutAnEnd) {
   for (const std::string_view piece : {"data: 0123456789", "data: 0123456789\n"}) {
     SseScan scan(64);

@@ -236,6 +236,12 @@ class BadInputTest(BenchTest):
             self.assertRegex(done.stderr, r"of 20 requests \([\d.]+ %\) failed: \d " + kind)
             self.assertEqual(len(self.records(kind)), 20)
 
+    def test_nothing_completed_is_no_success(self):
+        with Mock("--fails-every", "1") as mock:
+            done = self.serve(mock, "--num-prompts", 5, code=1)
+        self.assertRegex(done.stdout, r"Successful requests: +0 ")
+        self.assertIn("no request completed", done.stderr.splitlines()[-1])
+
     def test_a_server_that_dies(self):
         with Mock("--dies-after", "10") as mock:
             done = self.serve(mock, "--num-prompts", 500, "--records", "r.jsonl", "--strict", code=4)

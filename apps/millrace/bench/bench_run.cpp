@@ -159,7 +159,12 @@ Result<int> BenchRun::finish(const std::string& title) {
   const bool is_trusted = std::ranges::all_of(rows, [](const PointSummary& row) {
     return row.verdict.trust() == Trust::kOk;
   });
-  return flags_.output.is_strict && !is_trusted ? kExitNotTrusted : 0;
+  if (flags_.output.is_strict && !is_trusted) return kExitNotTrusted;
+  const bool has_completed = std::ranges::any_of(rows, [](const PointSummary& row) {
+    return row.num_completed.value_or(0) > 0;
+  });
+  if (has_completed || rows.empty()) return 0;
+  return Error{ErrorCode::kInternal, "no request completed, expected at least one"};
 }
 
 void BenchRun::add_calibration(PointRecord& record, Protocol protocol) const {

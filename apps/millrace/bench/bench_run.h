@@ -57,7 +57,7 @@ class BenchRun {
   PointSummary last_summary(Formulas formulas) const;
 
   // Writes --html; then the first failure that was noted, else the exit code: with --strict from
-  // the verdicts.
+  // the verdicts. It is a failure too where no request of any point completed.
   Result<int> finish(const std::string& title);
 
  private:
