@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "test_folder.h"
+#include "base/test_folder.h"
 
 namespace millrace {
 namespace {
