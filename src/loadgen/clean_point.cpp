@@ -61,7 +61,7 @@ Result<PointRecord> measure_clean_point(
     const CleanPointOptions& options,
     std::stop_token stop
 ) {
-  if (options.reads_metrics) (void)probe.wait_idle(options.idle_timeout);
+  if (options.reads_metrics) (void)probe.wait_idle(options.idle_timeout, stop);
   if (options.flushes_cache && !probe.flush_cache()) {
     return unsupported(
         "the server has neither /flush_cache nor /reset_prefix_cache", "--flush-cache"
@@ -74,6 +74,10 @@ Result<PointRecord> measure_clean_point(
 
   PointRecord record;
   record.plan = options.plan;
+  if (!options.load.num_sessions) {
+    record.plan.num_prompts =
+        num_sessions_from(dataset, options.load.first_session).value_or(record.plan.num_prompts);
+  }
   record.started_unix_ns = load->started_unix_ns;
   record.first_dispatch = load->first_dispatch;
   record.finished = load->finished;

@@ -219,9 +219,6 @@ Result<void> LoadRun::make_feeds() {
       .is_trace = options_.load.kind == LoadKind::kTrace,
       .arrivals = std::move(*arrivals),
   };
-  if (!measured.num_sessions && size) {
-    measured.num_sessions = static_cast<int64_t>(*size) - measured.first_session;
-  }
   feed_ = std::make_unique<RequestFeed>(std::move(measured));
   return {};
 }
@@ -420,10 +417,18 @@ void LoadRun::fill_result() {
 
 }  // namespace
 
+std::optional<int64_t> num_sessions_from(const Dataset& dataset, int64_t first_session) {
+  const std::optional<size_t> size = dataset.size();
+  if (!size || first_session >= static_cast<int64_t>(*size)) return std::nullopt;
+  return static_cast<int64_t>(*size) - first_session;
+}
+
 Result<LoadResult> run_load(
     const Target& target, const Dataset& dataset, const LoadOptions& options, std::stop_token stop
 ) {
-  return LoadRun(target, dataset, options).run(stop);
+  LoadOptions all = options;
+  if (!all.num_sessions) all.num_sessions = num_sessions_from(dataset, options.first_session);
+  return LoadRun(target, dataset, all).run(stop);
 }
 
 }  // namespace millrace::bench

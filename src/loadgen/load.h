@@ -31,9 +31,10 @@ struct LoadOptions {
   // from first_session on, and the measured ones follow; where the dataset has too few for both,
   // all warm-ups repeat its first one.
   int64_t num_warmups = 0;
-  int64_t first_session = 0;            // of the dataset: a point does not repeat another's prompts
-  std::optional<int64_t> num_sessions;  // at most the dataset's size; none: until max_duration
-  std::optional<Nanos> max_duration;    // nothing new is sent after it
+  int64_t first_session = 0;  // of the dataset: a point does not repeat another's prompts
+  // At most the dataset's size; none: all that it has, without an end until max_duration.
+  std::optional<int64_t> num_sessions;
+  std::optional<Nanos> max_duration;  // nothing new is sent after it
   // What is under way after max_duration, or when stopped, may still finish for so long; then it is
   // cut, and its record is kUnfinished.
   Nanos grace{0};
@@ -62,6 +63,9 @@ struct LoadResult {
   // What ended the point early: the dataset could not give a session.
   std::optional<Error> error;
 };
+
+// What the dataset has from `first_session` on; none: no end, or nothing.
+std::optional<int64_t> num_sessions_from(const Dataset& dataset, int64_t first_session);
 
 // Closed loop: a slot keeps its session to the end, think times too. Open loop: each turn needs a
 // place of its own; those who wait are served in the schedule's order.

@@ -243,6 +243,13 @@ TEST(Load, WarmUpComesBeforeTheClockWithPromptsOfItsOwn) {
   ASSERT_EQ(again.requests.size(), 7u);
   EXPECT_EQ(again.requests[2].session, 10) << "the same one again";
   EXPECT_EQ(again.requests[3].session, 10);
+  // Warm-up once took its sessions away from those that were measured.
+  options.num_sessions = std::nullopt;
+  const LoadResult all = run(target_of(peer.url()), small, options);
+  ASSERT_EQ(all.requests.size(), 7u);
+  EXPECT_EQ(all.requests[2].session, 10);
+  EXPECT_EQ(all.requests[3].session, 10);
+  EXPECT_EQ(all.requests[6].session, 13);
 }
 
 TEST(Load, ASessionCarriesTheAnswersOn) {

@@ -209,7 +209,7 @@ ServerSample ServerProbe::sample(Nanos at) {
   return sample;
 }
 
-bool ServerProbe::wait_idle(milliseconds timeout) {
+bool ServerProbe::wait_idle(milliseconds timeout, const std::stop_token& stop) {
   const TimePoint deadline = Clock::now() + timeout;
   do {
     const std::optional<MetricsText> metrics = impl_->metrics();
@@ -217,7 +217,7 @@ bool ServerProbe::wait_idle(milliseconds timeout) {
     ServerSample sample;
     read_server_figures(*metrics, sample);
     if (sample.num_running.value_or(0.0) + sample.num_waiting.value_or(0.0) <= 0.0) return true;
-  } while (may_try_again(deadline, kIdleInterval));
+  } while (!stop.stop_requested() && may_try_again(deadline, kIdleInterval));
   return false;
 }
 

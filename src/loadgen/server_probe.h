@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,8 @@ class ServerProbe {
   ServerSample sample(Nanos at);
 
   // Until /metrics says that nothing runs or waits, or, without metrics, at once; asks at least
-  // once. False: still busy.
-  bool wait_idle(std::chrono::milliseconds timeout);
+  // once. False: still busy, or stopped.
+  bool wait_idle(std::chrono::milliseconds timeout, const std::stop_token& stop = {});
 
   // /flush_cache or /reset_prefix_cache, whichever there is. False: neither worked; SGLang refuses
   // while requests run.

@@ -170,6 +170,12 @@ TEST(ServerProbe, WaitsUntilNothingRunsOrWaits) {
   EXPECT_EQ(num_left, 0);
   server.on("GET /metrics", 200, "vllm:num_requests_running 1\n");
   EXPECT_FALSE(probe.wait_idle(milliseconds(0)));
+  // Ctrl-C once took effect only after the minute that a busy server is given.
+  std::stop_source stop;
+  stop.request_stop();
+  const TimePoint start = Clock::now();
+  EXPECT_FALSE(probe.wait_idle(std::chrono::minutes(10), stop.get_token()));
+  EXPECT_LT(Clock::now() - start, std::chrono::minutes(5));
 }
 
 TEST(ServerProbe, SeesARequestThatRuns) {

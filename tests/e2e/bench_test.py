@@ -145,6 +145,16 @@ class CommandsTest(BenchTest):
                               "--seconds", 3, "--base-url", mock.url, *SHORT)
         self.assertIn("capacity: 4 requests at once", done.stdout)
 
+    def test_all_of_a_file_is_measured(self):
+        lines = [json.dumps({"prompt": f"line {i}", "output_tokens": 4}) for i in range(10)]
+        (self.folder / "ten.jsonl").write_text("\n".join(lines))
+        with Mock() as mock:
+            self.bench("serve", "--base-url", mock.url, "--dataset-name", "custom", "--dataset-path", "ten.jsonl",
+                       "--max-concurrency", 4, "--no-calibration", "--records", "r.jsonl")
+        self.assertEqual(len(self.records("r.jsonl")), 10)
+        point = json.loads((self.folder / "r.jsonl").read_text().splitlines()[0])
+        self.assertEqual(point["plan"]["num_prompts"], 10)
+
     def test_calibrate(self):
         self.assertIn("| concurrency 2 |", self.bench("calibrate", "--max-concurrency", 2, "--seconds", 0.3).stdout)
 
