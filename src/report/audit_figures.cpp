@@ -41,9 +41,10 @@ std::optional<Range> request_rate_range(const PointSummary& row, const Precision
   if (!row.request_throughput || *row.request_throughput <= 0.0) return std::nullopt;
   const DatasetPlan& dataset = row.plan.dataset;
   if (row.formulas == Formulas::kGrid && row.total_throughput && dataset.input_len &&
-      dataset.output_len && *dataset.input_len + *dataset.output_len > 0) {
+      dataset.output_len && (*dataset.input_len > 0 || *dataset.output_len > 0)) {
     // Prompt and output are of exact lengths, so that tokens per second have the more digits.
-    const double tokens = static_cast<double>(*dataset.input_len + *dataset.output_len);
+    const double tokens =
+        static_cast<double>(*dataset.input_len) + static_cast<double>(*dataset.output_len);
     return around(*row.total_throughput / tokens, precision.rate / tokens);
   }
   return around(*row.request_throughput, precision.rate);

@@ -110,7 +110,8 @@ void check_throughputs(PointSummary& row, const Precision& precision) {
   const DatasetPlan& dataset = row.plan.dataset;
   if (row.formulas == Formulas::kGrid && row.total_throughput && row.request_throughput &&
       dataset.input_len && dataset.output_len) {
-    const double tokens = static_cast<double>(*dataset.input_len + *dataset.output_len);
+    const double tokens =
+        static_cast<double>(*dataset.input_len) + static_cast<double>(*dataset.output_len);
     const double rate = *row.total_throughput / tokens;
     if (std::abs(rate - *row.request_throughput) > precision.rate * (1.0 + 1.0 / tokens) + kTiny) {
       add_finding(

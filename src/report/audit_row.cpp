@@ -234,10 +234,29 @@ void check_sample_size(PointSummary& row) {
   );
 }
 
+// A cell of the grid names lengths that can be measured.
+void check_grid_lengths(PointSummary& row) {
+  if (row.formulas != Formulas::kGrid) return;
+  const DatasetPlan& dataset = row.plan.dataset;
+  const int64_t input = dataset.input_len.value_or(1), hit = dataset.hit_len.value_or(0);
+  const bool is_empty = row.plan.load.max_concurrency == 0 || input == 0 || dataset.output_len == 0;
+  if (!is_empty && hit <= input) return;
+  add_finding(
+      row,
+      Trust::kInvalid,
+      "absurd",
+      fmt::format(
+          "{}: a batch, a prompt or an answer of 0, or more hits than the prompt has tokens",
+          row.plan.name
+      )
+  );
+}
+
 }  // namespace
 
 void audit_row(PointSummary& row, const Precision& precision) {
   if (!has_figures(row)) return;
+  check_grid_lengths(row);
   check_distributions(row, precision);
   check_output_len(row, precision);
   check_input_len(row);

@@ -89,6 +89,24 @@ TEST(Audit, FindsNothingInACleanGrid) {
   EXPECT_EQ(all_findings(audit_of(text)), "");
 }
 
+// The first once was ok, and the lengths of the second overflowed when they were added up.
+TEST(Audit, FindsLengthsThatNoGridHas) {
+  const std::string head =
+      "# Grid\n\n## m\n\n|Framework  |Version    |CPU;GPU    |B/I/H/O        |Avg TTFT (s)   |Avg "
+      "E2E (s)    |RPS    |TPS        |\n|-|-|-|-|-|-|-|-|\n";
+  for (const char* cell : {"0/0/0/0", "1/32/0/0", "1/32/33/8"}) {
+    EXPECT_THAT(
+        all_findings(audit_of(head + "|vllm|1|c|" + cell + "|0.020|1.000|1.00|1.00|\n")),
+        HasSubstr(fmt::format("absurd: {}: a batch", cell))
+    );
+  }
+  const std::string huge = "|vllm|1|c|1/9223372036854775807/0/9223372036854775807|";
+  EXPECT_THAT(
+      all_findings(audit_of(head + huge + "0.020|1.000|1.00|1.00|\n")),
+      HasSubstr("contradiction: TPS / (I + O) is 0.000")
+  );
+}
+
 const std::string kSweepHeader =
     "- **model**, **2**张**A100**, **vLLM**, prompt_tokens=512, generated_tokens=128\n\n| "
     "Benchmark | "

@@ -78,8 +78,8 @@ Result<ImportedFile> import_records(std::string_view text, const std::string& na
     ImportedRow row{.summary = summarize(record), .line = line};
     row.section = record.plan.framework.empty() ? record.plan.model : record.plan.framework;
     file.rows.push_back(std::move(row));
-    // One line for the point, one for each of its requests.
-    line += 1 + static_cast<int64_t>(record.requests.size());
+    // One line for the point, one for each of its requests, one for its end.
+    line += 2 + static_cast<int64_t>(record.requests.size());
   }
   return file;
 }

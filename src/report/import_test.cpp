@@ -170,7 +170,7 @@ TEST(Import, ReadsOurOwnRecords) {
   EXPECT_EQ(file.format, ResultFormat::kMillrace);
   ASSERT_EQ(file.rows.size(), 2u);
   EXPECT_EQ(file.rows[0].line, 1);
-  EXPECT_EQ(file.rows[1].line, 42);
+  EXPECT_EQ(file.rows[1].line, 43) << "behind the first one's end";
   EXPECT_EQ(file.rows[1].summary.num_completed, 40);
 }
 

@@ -48,10 +48,9 @@ GoalState judge_goals(const PointSummary& row, const Goals& goals, double rank) 
     if (!goal.limit_ms) continue;
     const Percentile* percentile = percentile_of(row, goal.metric, rank);
     if (percentile == nullptr) return GoalState::kMissed;
-    const double low = percentile->interval ? percentile->interval->low : percentile->value;
-    const double high = percentile->interval ? percentile->interval->high : percentile->value;
-    if (low > *goal.limit_ms) return GoalState::kMissed;
-    if (high > *goal.limit_ms) state = GoalState::kUndecided;
+    const std::optional<Interval>& interval = percentile->interval;
+    if (interval && interval->low > *goal.limit_ms) return GoalState::kMissed;
+    if (!interval || interval->high > *goal.limit_ms) state = GoalState::kUndecided;
   }
   return state;
 }

@@ -17,7 +17,7 @@ enum class GoalState {
 };
 
 // Looks at the percentile `rank` of each metric that has a goal. Without any completed request:
-// missed. A figure without an interval is taken for exact.
+// missed. Without an interval, which is withheld where there are too few samples: undecided.
 GoalState judge_goals(const PointSummary& row, const Goals& goals, double rank);
 
 // As above, but what is undecided is decided by the figures themselves.
