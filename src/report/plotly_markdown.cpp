@@ -114,7 +114,7 @@ std::vector<std::optional<double>> values_at(
   return values;
 }
 
-// "30.58%", "30.58% +/- 1.20% *", "Tie" or "N/A".
+// "30.58%", "30.58% +/- 1.20% *", "30.58% +/- 1.20% (invalid rounds)", "Tie" or "N/A".
 std::string faster_by_text(
     const RateComparison& comparison, Metric metric, const RateLoad& load, const Fastest& fastest
 ) {
@@ -125,6 +125,7 @@ std::string faster_by_text(
   if (!rounds) return text;
   const Interval& interval = rounds->faster_percent_interval;
   text += fmt::format(" +/- {:.2f}%", (interval.high - interval.low) / 2.0);
+  if (comparison.has_invalid(load, *fastest.place, fastest.next)) return text + " (invalid rounds)";
   if (rounds->is_significant) text += " *";
   return text;
 }

@@ -274,6 +274,11 @@ TEST(PlotlyMarkdown, RoundsGiveThePercentageASpreadAndItsSignificance) {
   const std::string other = parse_charts(plotly_markdown(unclear, {})).at(0).table()[1][5];
   EXPECT_THAT(other, HasSubstr("% +/- "));
   EXPECT_THAT(other, Not(EndsWith("*")));
+  // A server that failed half its requests once was significantly faster.
+  clear[3].verdict.findings = {{Trust::kInvalid, "failures", "3 of 6 requests failed"}};
+  EXPECT_THAT(
+      parse_charts(plotly_markdown(clear, {})).at(0).table()[1][5], EndsWith("% (invalid rounds)")
+  );
 }
 
 TEST(PlotlyMarkdown, OneRoundHasNoSpread) {

@@ -32,6 +32,7 @@ void add_row(RateComparison& comparison, const PointSummary& row) {
   if (found == frameworks.end()) frameworks.push_back(name);
   const RateLoad load = {row.plan.load.request_rate, row.plan.load.max_concurrency};
   comparison.loads.try_emplace(load, row.plan.num_prompts);
+  if (row.verdict.trust() == Trust::kInvalid) comparison.invalid.insert({load, framework});
   for (const Metric metric : kRateMetrics) {
     const auto mean = mean_of(row, metric);
     if (!mean || !std::isfinite(*mean)) continue;
@@ -68,6 +69,10 @@ std::optional<PairedComparison> RateComparison::compare(
     blocks.push_back({.first = first->second[i], .second = second->second[i]});
   }
   return compare_paired(blocks);
+}
+
+bool RateComparison::has_invalid(const RateLoad& load, size_t framework, size_t other) const {
+  return invalid.contains({load, framework}) || invalid.contains({load, other});
 }
 
 std::vector<RateComparison> compare_rates(std::span<const PointSummary> rows) {

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "results/paired_comparison.h"
@@ -40,7 +42,11 @@ struct RateComparison {
       Metric metric, const RateLoad& load, size_t framework, size_t other
   ) const;
 
+  // Whether a round of either framework at that load is invalid.
+  bool has_invalid(const RateLoad& load, size_t framework, size_t other) const;
+
   std::map<std::tuple<Metric, RateLoad, size_t>, std::vector<double>> rounds;  // in their order
+  std::set<std::pair<RateLoad, size_t>> invalid;  // loads and frameworks with an invalid round
 };
 
 // By model, in the order in which they come first.

@@ -129,6 +129,14 @@ class CommandsTest(BenchTest):
                 self.assertIn("| fast |", line)
                 self.assertIn("| significant", line)
 
+    def test_a_server_that_fails_requests_is_not_faster(self):
+        with Mock("--ttft-ms", "20") as good, Mock("--ttft-ms", "2", "--fails-every", "2") as broken:
+            done = self.bench("compare", "--framework", "good=" + good.url, "--framework", "broken=" + broken.url, *SHORT,
+                              "--num-prompts", 6, "--max-concurrency", 2, "--rounds", 6)
+        line = next(line for line in done.stdout.splitlines() if "mean TTFT" in line)
+        self.assertIn("| N/A (invalid rounds) |", line)
+        self.assertIn("> broken, round 1 invalid: 3 of 6 requests", done.stdout)
+
     def test_sweep(self):
         with Mock("--ttft-ms", "10", "--max-concurrency", "8") as mock:
             done = self.bench("sweep", "--base-url", mock.url, "--data", "prompt_tokens=16,generated_tokens=8",

@@ -37,7 +37,8 @@ constexpr const char* kFooter =
     "the machine\n"
     "does meanwhile hits both. A difference is significant if Student's test on the rounds and one "
     "by flipping\n"
-    "signs both say so at 95 %: six rounds at least.\n"
+    "signs both say so at 95 %: six rounds at least. Nobody is faster where a round of either is "
+    "invalid.\n"
     "\n"
     "Example:\n"
     "  millrace bench compare --framework a=http://127.0.0.1:8000 --framework "
@@ -82,10 +83,16 @@ constexpr std::array kMetrics = {
     ComparedMetric{"time per output token of all", "ms", ms_per_output_token},
 };
 
+bool is_invalid(const PointSummary& row) {
+  return row.verdict.trust() == Trust::kInvalid;
+}
+
+// `is_valid`: all rounds are; else nobody is called faster, since what fails requests is fast.
 std::string comparison_line(
     const ComparedMetric& metric,
     std::span<const PointSummary> first,
-    std::span<const PointSummary> second
+    std::span<const PointSummary> second,
+    bool is_valid
 ) {
   std::vector<PairedBlock> blocks;
   double sums[2] = {};
@@ -100,6 +107,15 @@ std::string comparison_line(
   const std::optional<PairedComparison> result = compare_paired(blocks);
   if (!result) return fmt::format("| {} | - | - | N/A | - | - |\n", metric.name);
   const auto count = static_cast<double>(blocks.size());
+  if (!is_valid) {
+    return fmt::format(
+        "| {} ({}) | {:.3f} | {:.3f} | N/A (invalid rounds) | - | - |\n",
+        metric.name,
+        metric.unit,
+        sums[0] / count,
+        sums[1] / count
+    );
+  }
   const std::string& name_a = first.front().plan.framework;
   const std::string& name_b = second.front().plan.framework;
   const Interval& interval = result->faster_percent_interval;
@@ -118,6 +134,18 @@ std::string comparison_line(
   );
 }
 
+// What makes rounds invalid. Warnings are left out: few samples are what a round is made of.
+std::string invalid_lines(std::span<const PointSummary> rows) {
+  std::string text;
+  for (const PointSummary& row : rows) {
+    for (const Finding& finding : row.verdict.findings) {
+      if (finding.trust != Trust::kInvalid) continue;
+      text += fmt::format("\n> {} invalid: {}\n", row.plan.name, finding.message);
+    }
+  }
+  return text;
+}
+
 std::string comparison_text(
     std::span<const PointSummary> first, std::span<const PointSummary> second
 ) {
@@ -128,8 +156,12 @@ std::string comparison_text(
       first.front().plan.framework,
       second.front().plan.framework
   );
-  for (const ComparedMetric& metric : kMetrics) text += comparison_line(metric, first, second);
-  return text;
+  const bool is_valid =
+      std::ranges::none_of(first, is_invalid) && std::ranges::none_of(second, is_invalid);
+  for (const ComparedMetric& metric : kMetrics) {
+    text += comparison_line(metric, first, second, is_valid);
+  }
+  return text + invalid_lines(first) + invalid_lines(second);
 }
 
 PointSpec spec_of(const CompareFlags& flags, const MeasuredServer& server, int64_t round) {
