@@ -312,6 +312,18 @@ class BadInputTest(BenchTest):
             self.refused("serve", *flags, code=2, says=flags[0])
         self.refused("sweep", "--json", "no/folder/x", code=2, says="--json")
         self.refused("rate", "--framework", "a=http://127.0.0.1:1", "--jsonl", "no/x", code=2, says="--jsonl")
+        goals = ("--goodput", "ttft:5")
+        for refused, command in (("--max-concurrency", ("sweep", "--rate-type", "constant", "--rate", 4)),
+                                 ("--strategy-type", ("sweep", "--rate-type", "synchronous")),
+                                 ("--sweep-size", ("sweep", "--rate-type", "throughput")),
+                                 ("--rampup-sec", ("sweep",)), ("--num-prompts", ("grid",)),
+                                 ("--num-prompts", ("rate", "--framework", "a=http://127.0.0.1:1")),
+                                 ("--max-seconds", ("capacity", *goals)), ("--max-seconds", ("grid", "--in-process", "x")),
+                                 ("--output-details", ("serve",)), ("--ramp-up-end-rps", ("serve",)),
+                                 ("--result-filename", ("serve",))):
+            value = () if refused == "--output-details" else ("poisson",) if refused == "--strategy-type" else (2,)
+            self.refused(*command, refused, *value, code=2, says=refused)
+        self.refused("sweep", "--rate-type", "concurrent", "--rate", 2.7, code=2, says="--rate is 2.7")
         for command in (("compare",), ("capacity",), ("sweep", "--rate-type", "x"), ("grid", "--iho", "1/2/3"),
                         ("rate", "--framework", "x"), ("report",), ("srve",)):
             self.refused(*command, code=2)

@@ -72,7 +72,10 @@ Result<void> check(const CapacityFlags& flags) {
   if (!(flags.seconds > 0.0) || !(flags.tolerance_percent > 0.0)) {
     return invalid_argument("--seconds and --tolerance must be above 0", "--seconds");
   }
-  return {};
+  return refuse_given(
+      {{"--max-seconds", flags.bench.load.max_seconds.has_value()}},
+      "has no meaning here: --seconds says how long a point takes"
+  );
 }
 
 // Measures one load, for longer while it is undecided.

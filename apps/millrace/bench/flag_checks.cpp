@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -74,13 +75,47 @@ Result<void> check_output_file(const char* flag, const std::string& file) {
   return invalid_argument(fmt::format("{} {}: {}", flag, file, problem), flag);
 }
 
+Result<void> refuse_given(
+    std::initializer_list<std::pair<const char*, bool>> flags, std::string_view why
+) {
+  for (const auto& [flag, is_given] : flags) {
+    if (is_given) return invalid_argument(fmt::format("{} {}", flag, why), flag);
+  }
+  return {};
+}
+
+namespace {
+
+Result<void> check_arrivals(const LoadFlags& load) {
+  if (!(load.burstiness > 0.0)) {
+    return invalid_argument(
+        fmt::format("--burstiness is {}: expected a number above 0", load.burstiness),
+        "--burstiness"
+    );
+  }
+  if (load.ramp != RampKind::kNone) {
+    return refuse_given(
+        {{"--request-rate", !std::isinf(load.request_rate)}},
+        "has no meaning beside --ramp-up-strategy"
+    );
+  }
+  return refuse_given(
+      {{"--ramp-up-start-rps", load.ramp_start_rps != 0.0},
+       {"--ramp-up-end-rps", load.ramp_end_rps != 0.0}},
+      "needs --ramp-up-strategy"
+  );
+}
+
+}  // namespace
+
 Result<void> check_flags(const BenchFlags& flags) {
   const LoadFlags& load = flags.load;
   for (const CountRule& rule :
        {CountRule{"--num-prompts", load.num_prompts, 1, kCountMax},
         CountRule{"--num-warmups", load.num_warmups, 0, kCountMax},
         CountRule{"--max-concurrency", load.max_concurrency, 1, kConcurrencyMax},
-        CountRule{"--client-threads", load.num_threads, 1, kThreadsMax}}) {
+        CountRule{"--client-threads", load.num_threads, 1, kThreadsMax},
+        CountRule{"--max-errors", load.max_errors, -1, kCountMax}}) {
     if (auto checked = check(rule); !checked) return checked;
   }
   for (const SecondsRule& rule :
@@ -93,6 +128,7 @@ Result<void> check_flags(const BenchFlags& flags) {
   if (load.precision && !(*load.precision > 0.0)) {
     return invalid_argument("--precision must be above 0 percent", "--precision");
   }
+  if (auto checked = check_arrivals(load); !checked) return checked;
   const OutputFlags& output = flags.output;
   for (const auto& [flag, file] :
        {std::pair("--records", output.records),

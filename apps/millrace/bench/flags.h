@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -105,6 +107,10 @@ void add_output_flags(CommandLine& line, OutputFlags& flags);
 // Numbers without sense and files that cannot be, before anything is measured. Errors name the
 // flag.
 Result<void> check_flags(const BenchFlags& flags);
+// Refuses by name the first flag that is given and would be passed over: "FLAG why".
+Result<void> refuse_given(
+    std::initializer_list<std::pair<const char*, bool>> flags, std::string_view why
+);
 // Whether a file can be made or written, said now: after an hour of measuring it would be a pity.
 // "" and "-" are none.
 Result<void> check_output_file(const char* flag, const std::string& file);

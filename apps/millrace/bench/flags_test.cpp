@@ -210,6 +210,24 @@ TEST(BenchFlags, NumbersWithoutSenseAreRefusedBeforeAnythingIsMeasured) {
       "--ready-check-timeout-sec"
   );
   EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.precision = 0.0; }), "--precision");
+  EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.max_errors = -5; }), "--max-errors");
+  EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.burstiness = -1.0; }), "--burstiness");
+}
+
+TEST(BenchFlags, RampsAreNotPassedOver) {
+  EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.ramp_start_rps = 1; }), "--ramp-up-start-rps");
+  EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.ramp_end_rps = 9; }), "--ramp-up-end-rps");
+  const auto ramp = [](BenchFlags& f) {
+    f.load.ramp = RampKind::kLinear;
+    f.load.ramp_start_rps = 1.0;
+    f.load.ramp_end_rps = 9.0;
+  };
+  EXPECT_EQ(refused_flag(ramp), "");
+  const auto rate_too = [&](BenchFlags& f) {
+    ramp(f);
+    f.load.request_rate = 2.0;
+  };
+  EXPECT_EQ(refused_flag(rate_too), "--request-rate");
 }
 
 TEST(BenchFlags, AFileInAFolderThatIsNotThereIsRefused) {

@@ -185,6 +185,7 @@ PointPlan in_process_plan(const GridFlags& flags, const PointSpec& spec, int64_t
   plan.dataset.ignores_eos = true;
   plan.load = spec.load;
   plan.goals = flags.bench.output.goals;
+  plan.price_per_hour = flags.bench.output.price_per_hour;
   return plan;
 }
 
@@ -245,26 +246,43 @@ Result<void> measure_in_process(GridFlags flags, BenchRun& run) {
   return {};
 }
 
-// What says how a model runs is not passed over where there is none in this process.
-Result<void> check_model_flags(const GridFlags& flags) {
-  if (!flags.in_process.empty()) return {};
-  const std::pair<const char*, bool> given[] = {
-      {"--load-format", flags.load_format != "auto"},
-      {"--dtype", flags.dtype != "auto"},
-      {"--quantization", flags.quantization != "auto"},
-      {"--threads", flags.num_threads != 0},
-      {"--in-process-device", flags.in_process_device != "auto"},
-      {"--speculative-config", flags.speculation.has_value()}};
-  for (const auto& [flag, is_given] : given) {
-    if (!is_given) continue;
-    return invalid_argument(fmt::format("{} takes --in-process: a server has its own", flag), flag);
+// What says how a model runs is not passed over where there is none in this process, nor what is
+// for a server where there is one.
+Result<void> check_grid_flags(const GridFlags& flags) {
+  const LoadFlags& load = flags.bench.load;
+  const TargetFlags& target = flags.bench.target;
+  Result<void> checked = refuse_given(
+      {{"--num-prompts", load.num_prompts.has_value()}}, "has no meaning here: --n says how many"
+  );
+  if (!checked) return checked;
+  if (flags.in_process.empty()) {
+    return refuse_given(
+        {{"--load-format", flags.load_format != "auto"},
+         {"--dtype", flags.dtype != "auto"},
+         {"--quantization", flags.quantization != "auto"},
+         {"--threads", flags.num_threads != 0},
+         {"--in-process-device", flags.in_process_device != "auto"},
+         {"--speculative-config", flags.speculation.has_value()}},
+        "takes --in-process: a server has its own"
+    );
   }
-  return {};
+  return refuse_given(
+      {{"--max-seconds", load.max_seconds.has_value()},
+       {"--max-errors", load.max_errors != -1},
+       {"--client-threads", load.num_threads != 1},
+       {"--precision", load.precision.has_value()},
+       {"--flush-cache", load.flushes_cache},
+       {"--temperature", target.temperature.has_value()},
+       {"--top-p", target.top_p.has_value()},
+       {"--top-k", target.top_k.has_value()},
+       {"--extra-body", !target.extra_body.empty()}},
+      "has no meaning with --in-process"
+  );
 }
 
 Result<int> grid(const GridFlags& flags, const std::string& command) {
   if (const Result<DeviceChoice> choice = device_choice(flags); !choice) return choice.error();
-  if (Result<void> checked = check_model_flags(flags); !checked) return checked.error();
+  if (Result<void> checked = check_grid_flags(flags); !checked) return checked.error();
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();
   (*run)->note(

@@ -121,7 +121,16 @@ Result<int> measure(const RateFlags& flags, const std::string& command) {
   if (flags.num_rounds < 1 || flags.num_rounds > kRoundsMax) {
     return invalid_argument(fmt::format("--rounds must be 1 to {}", kRoundsMax), "--rounds");
   }
-  if (auto checked = check_output_file("--jsonl", flags.jsonl); !checked) return checked.error();
+  Result<void> checked = refuse_given(
+      {{"--num-prompts", flags.bench.load.num_prompts.has_value()}},
+      "has no meaning here: --seconds-per-rate and --inf-prompts say how many"
+  );
+  if (!checked) return checked.error();
+  if (!(flags.burstiness > 0.0)) {
+    return invalid_argument("--burstiness must be above 0", "--burstiness");
+  }
+  checked = check_output_file("--jsonl", flags.jsonl);
+  if (!checked) return checked.error();
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();
   Result<std::vector<MeasuredServer>> servers = connect_all(flags.bench, flags.frameworks);

@@ -92,7 +92,24 @@ void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags) {
   );
 }
 
-Result<void> check(const SavedResultFlags& flags) {
+Result<void> check(const SavedResultFlags& flags, bool is_sglang) {
+  const bool has_vllm = flags.is_saved || !is_sglang;
+  for (const Result<void>& checked :
+       {refuse_given(
+            {{"--result-dir", !flags.is_saved && !flags.directory.empty()},
+             {"--result-filename", !flags.is_saved && !flags.file_name.empty()}},
+            "needs --save-result"
+        ),
+        refuse_given(
+            {{"--percentile-metrics", !has_vllm && !flags.metrics.empty()}},
+            "needs --save-result, or vLLM's block (--report-style vllm)"
+        ),
+        refuse_given(
+            {{"--output-details", flags.is_sglang_detailed && flags.sglang_file.empty()}},
+            "needs --output-file"
+        )}) {
+    if (!checked) return checked;
+  }
   if (flags.is_saved) {
     const std::filesystem::path directory = flags.directory.empty() ? "." : flags.directory;
     std::error_code error;

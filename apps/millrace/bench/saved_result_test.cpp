@@ -70,5 +70,18 @@ TEST(SavedResult, FlagsImplyOneAnother) {
   );
 }
 
+TEST(SavedResult, WhatWouldBePassedOverIsRefused) {
+  const auto refused = [](const SavedResultFlags& flags, bool is_sglang) {
+    const Result<void> checked = check(flags, is_sglang);
+    return checked ? std::string() : checked.error().where;
+  };
+  EXPECT_EQ(refused({}, true), "");
+  EXPECT_EQ(refused({.file_name = "x"}, false), "--result-filename");
+  EXPECT_EQ(refused({.directory = "x"}, false), "--result-dir");
+  EXPECT_EQ(refused({.is_sglang_detailed = true}, false), "--output-details");
+  EXPECT_EQ(refused({.metrics = {"ttft"}}, true), "--percentile-metrics");
+  EXPECT_EQ(refused({.metrics = {"ttft"}}, false), "");
+}
+
 }  // namespace
 }  // namespace millrace::bench

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,16 +24,17 @@ namespace millrace::bench {
 namespace {
 
 constexpr int64_t kThroughputConcurrency = 512;  // guidellm's own bound
+constexpr int64_t kSweepSize = 10;
 constexpr double kMaxSecondsDefault = 120.0;
 
 struct SweepFlags {
   BenchFlags bench;
   std::string rate_type = "sweep";
   std::vector<double> rates;
-  int64_t sweep_size = 10;
-  std::string strategy = "constant";
-  int64_t max_concurrency = kThroughputConcurrency;
-  double rampup_seconds = 0.0;
+  std::optional<int64_t> sweep_size;  // none: kSweepSize
+  std::string strategy;               // empty: constant
+  std::optional<int64_t> max_concurrency;
+  std::optional<double> rampup_seconds;
   bool shows_all_tables = false;
   std::string json;
 };
@@ -142,9 +144,10 @@ class Sweep {
       print_stderr("one request at a time is as fast as many: there is nothing between them\n");
       return {};
     }
-    const auto size = static_cast<size_t>(flags_.sweep_size);
+    const auto size = static_cast<size_t>(flags_.sweep_size.value_or(kSweepSize));
+    const std::string arrivals = flags_.strategy.empty() ? "constant" : flags_.strategy;
     for (const double rate : sweep_rates(slowest, fastest, size)) {
-      if (auto measured = at_rate(rate, flags_.strategy); !measured) return measured.error();
+      if (auto measured = at_rate(rate, arrivals); !measured) return measured.error();
     }
     return {};
   }
@@ -159,7 +162,7 @@ class Sweep {
   Result<void> throughput() {
     PointSpec spec = spec_of("throughput");
     spec.load.kind = LoadKind::kConcurrency;
-    spec.load.max_concurrency = flags_.max_concurrency;
+    spec.load.max_concurrency = flags_.max_concurrency.value_or(kThroughputConcurrency);
     return measure(spec);
   }
 
@@ -167,7 +170,7 @@ class Sweep {
     PointSpec spec = spec_of(fmt::format("concurrent@{}", streams));
     spec.load.kind = LoadKind::kConcurrency;
     spec.load.max_concurrency = static_cast<int64_t>(streams);
-    spec.rampup_seconds = flags_.rampup_seconds;
+    spec.rampup_seconds = flags_.rampup_seconds.value_or(0.0);
     return measure(spec);
   }
 
@@ -206,6 +209,34 @@ class Sweep {
   MeasuredServer& server_;
 };
 
+// What one type alone has a use for is refused with another.
+Result<void> check_type_flags(const SweepFlags& flags) {
+  const std::string why = "has no meaning for --rate-type " + flags.rate_type;
+  const bool is_sweep = flags.rate_type == "sweep";
+  const bool has_throughput = is_sweep || flags.rate_type == "throughput";
+  const bool is_concurrent = flags.rate_type == "concurrent";
+  Result<void> checked = refuse_given(
+      {{"--sweep-size", !is_sweep && flags.sweep_size},
+       {"--strategy-type", !is_sweep && !flags.strategy.empty()},
+       {"--max-concurrency", !has_throughput && flags.max_concurrency},
+       {"--rampup-sec", !is_concurrent && flags.rampup_seconds}},
+      why
+  );
+  if (!checked) return checked;
+  constexpr double kStreamsMax = 1e6;
+  for (const double rate : flags.rates) {
+    if (!is_concurrent || (rate == std::floor(rate) && rate <= kStreamsMax)) continue;
+    return invalid_argument(
+        fmt::format("--rate is {}: --rate-type concurrent takes a whole number of streams", rate),
+        "--rate"
+    );
+  }
+  if (!(flags.rampup_seconds.value_or(0.0) >= 0.0 && flags.rampup_seconds.value_or(0.0) < 1e7)) {
+    return invalid_argument("--rampup-sec must be 0 or more", "--rampup-sec");
+  }
+  return {};
+}
+
 Result<void> check(const SweepFlags& flags) {
   constexpr std::string_view kTypes[] = {
       "sweep", "synchronous", "throughput", "concurrent", "constant", "poisson"};
@@ -230,15 +261,17 @@ Result<void> check(const SweepFlags& flags) {
   }
   const bool has_infinity = std::ranges::any_of(flags.rates, [](double r) { return r > 1e9; });
   if (has_infinity) return invalid_argument("--rate must be finite", "--rate");
-  if (flags.sweep_size < 2 || flags.sweep_size > 1000) {
+  const int64_t sweep_size = flags.sweep_size.value_or(kSweepSize);
+  if (sweep_size < 2 || sweep_size > 1000) {
     return invalid_argument("--sweep-size must be 2 to 1000", "--sweep-size");
   }
-  if (flags.strategy != "constant" && flags.strategy != "poisson") {
+  if (!flags.strategy.empty() && flags.strategy != "constant" && flags.strategy != "poisson") {
     return invalid_argument("--strategy-type must be constant or poisson", "--strategy-type");
   }
-  if (flags.max_concurrency < 1) {
+  if (flags.max_concurrency.value_or(1) < 1) {
     return invalid_argument("--max-concurrency must be at least 1", "--max-concurrency");
   }
+  if (auto checked = check_type_flags(flags); !checked) return checked;
   return check_output_file("--json", flags.json);
 }
 
