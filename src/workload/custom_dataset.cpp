@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,48 @@ class CustomDataset : public Dataset {
   size_t size_;
 };
 
+// What would change an answer and is not sent: of a line, SGLang sends all its fields.
+constexpr std::string_view kUnsentFields[] = {
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "stop",
+    "stop_token_ids",
+    "response_format",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "n",
+    "seed",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
+    "min_tokens",
+    "ignore_eos",
+    "presence_penalty",
+    "frequency_penalty",
+    "best_of",
+    "guided_json",
+    "structured_outputs",
+    "repetition_penalty",
+    "guided_regex",
+    "reasoning_effort",
+    "chat_template_kwargs",
+    "suffix"};
+constexpr std::string_view kUnsentMessageFields[] = {
+    "tool_calls", "tool_call_id", "function_call", "name"};
+
+Result<void> refuse_unsent(const json::object& object, std::span<const std::string_view> fields) {
+  for (const std::string_view field : fields) {
+    const json::value* value = object.if_contains(field);
+    if (value == nullptr || value->is_null()) continue;
+    return unsupported(fmt::format("'{}' is not sent: expected a line without it", field));
+  }
+  return {};
+}
+
 // A message's content: a string, or parts of which only text is known here.
 Result<std::string> content_of(const json::value& content) {
   if (const json::string* text = content.if_string()) return std::string(*text);
@@ -71,6 +115,7 @@ Result<std::vector<PlannedMessage>> messages_of(const json::value& value) {
     if (role == nullptr || !role->is_string() || content == nullptr) {
       return invalid_argument("a message needs a 'role' and a 'content'");
     }
+    if (auto sent = refuse_unsent(*object, kUnsentMessageFields); !sent) return sent.error();
     Result<std::string> text = content_of(*content);
     if (!text) return text.error();
     messages.push_back({std::string(role->get_string()), *std::move(text)});
@@ -105,6 +150,7 @@ class LineReader {
 
   Result<PlannedRequest> read(const json::object& line) const {
     PlannedRequest request;
+    if (auto sent = refuse_unsent(line, kUnsentFields); !sent) return sent.error();
     Result<void> done = read_prompt(line, request);
     if (!done) return done.error();
     // The option wins over the line, as in vLLM.

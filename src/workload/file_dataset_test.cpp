@@ -196,6 +196,11 @@ TEST(CustomDataset, AnOptionWinsOverTheLineAndACodecIsNotNeeded) {
   }
 }
 
+TEST(CustomDataset, ColumnsThatNoRequestHasDoNoHarm) {
+  const TestFile file(R"({"id": 7, "prompt": "ba", "output_tokens": 1, "stop": null})");
+  EXPECT_EQ(must_make({.name = "custom", .path = file.path()}, nullptr)->size(), 1U);
+}
+
 TEST(CustomDataset, IsDrawnFromAgainWhereMoreAreAskedForThanThereAre) {
   const TestFile file(
       "{\"prompt\": \"ba\", \"output_tokens\": 1}\n{\"prompt\": \"de\", \"output_tokens\": 2}"
@@ -230,6 +235,11 @@ TEST(CustomDataset, NamesTheFileAndTheLineThatIsWrong) {
       {R"({"messages": [{"role": "user"}]})", ":3: a message needs a 'role' and a 'content'"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "no text"},
       {R"({"messages": [{"role": "user", "content": null}]})", "neither a string nor a list"},
+      // These once vanished without a word.
+      {R"({"prompt": "a", "output_tokens": 1, "tools": []})", ":3: 'tools' is not sent"},
+      {R"({"prompt": "a", "output_tokens": 1, "temperature": 1})", ":3: 'temperature' is not"},
+      {R"({"messages": [{"role": "a", "content": "b", "tool_calls": [1]}]})",
+       "'tool_calls' is not"},
       {R"({"conversations": [{"value": "a"}]})", ":3: 'conversations'"},
       {R"({"conversations": [{"value": "a"}, 3]})", ":3: a turn needs"}};
   for (const auto& [line, expected] : cases) {

@@ -299,6 +299,9 @@ class BadInputTest(BenchTest):
     def test_one_line_each(self):
         (self.folder / "bad.jsonl").write_text('{"prompt": "a", "output_tokens": 3}\noops\n')
         self.refused("serve", "--base-url", "http://127.0.0.1:1", "--ready-check-timeout-sec", 0.2, says="127.0.0.1:1")
+        with Mock() as mock:  # it once was not looked at
+            self.refused("serve", "--base-url", mock.url, "--dataset-name", "custom", "--dataset-path", "bad.jsonl",
+                         "--tokenizer", "no/tokenizer", code=2, says="no/tokenizer")
         with Mock("--api-key", "right") as mock:
             at = ("serve", "--base-url", mock.url, "--api-key")
             self.refused(*at, "wrong", says="key")

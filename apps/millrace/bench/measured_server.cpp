@@ -40,7 +40,8 @@ Result<MeasuredServer> MeasuredServer::connect(
   target->model = *std::move(model);
 
   std::shared_ptr<const TokenCodec> codec;
-  if (needs_codec(flags.dataset)) {
+  // Who names a tokenizer has tokens counted where nothing needs it, too.
+  if (needs_codec(flags.dataset) || !flags.target.tokenizer.empty()) {
     Result<std::shared_ptr<const TokenCodec>> made = codec_of(flags.target, *target);
     if (!made) return made.error();
     codec = *std::move(made);
