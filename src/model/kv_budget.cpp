@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/math.h"
 
@@ -44,18 +45,17 @@ Result<void> check_sizes(const KvBudgetInput& input) {
 Error too_small(const KvBudgetInput& input, int64_t num_blocks, int64_t num_blocks_needed) {
   const double bytes_needed =
       static_cast<double>(num_blocks_needed) * static_cast<double>(input.bytes_per_block);
-  return {
-      ErrorCode::kResourceExhausted,
-      fmt::format(
-          "the KV cache has {}, and one sequence of max_model_len = {} needs {}; give it more "
-          "memory, or set max_model_len to at most {}",
-          format_bytes(static_cast<double>(std::max<int64_t>(input.num_bytes, 0))),
-          input.max_model_len,
-          format_bytes(bytes_needed),
-          num_blocks * input.block_size
-      ),
-      "max_model_len",
-  };
+  std::string message = fmt::format(
+      "the KV cache has {}, and one sequence of max_model_len = {} needs {}; give it more memory "
+      "(--kv-cache-memory-bytes)",
+      format_bytes(static_cast<double>(std::max<int64_t>(input.num_bytes, 0))),
+      input.max_model_len,
+      format_bytes(bytes_needed)
+  );
+  if (num_blocks > 0) {
+    message += fmt::format(", or set max_model_len to at most {}", num_blocks * input.block_size);
+  }
+  return {ErrorCode::kResourceExhausted, std::move(message), "max_model_len"};
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct KvBudget {
 };
 
 // kInvalidArgument for sizes below 1. kResourceExhausted when not even one sequence of
-// max_model_len fits; the message names how much it needs and what max_model_len would fit.
+// max_model_len fits; the message names how much it needs and what max_model_len would fit, if any.
 Result<KvBudget> plan_kv_budget(const KvBudgetInput& input);
 
 }  // namespace millrace

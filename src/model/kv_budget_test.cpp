@@ -56,6 +56,11 @@ TEST(KvBudget, TakesNoMemoryAsTooLittleAndNotAsAnAccident) {
         {.num_bytes = num_bytes, .bytes_per_block = 100, .block_size = 16, .max_model_len = 8}
     );
     EXPECT_EQ(budget.error().code, ErrorCode::kResourceExhausted);
+    // "set max_model_len to at most 0" helped nobody.
+    EXPECT_THAT(
+        budget.error().message,
+        testing::EndsWith("needs 0.10 KiB; give it more memory (--kv-cache-memory-bytes)")
+    );
   }
 }
 

@@ -283,6 +283,22 @@ Result<void> check_weights_fit(const ModelConfig& config, const MemoryPlan& plan
       )};
 }
 
+Result<void> check_kv_cache_fits(const MemoryPlan& plan, int64_t kv_cache_bytes) {
+  constexpr const char* kFlag = "--kv-cache-memory-bytes";
+  const int64_t free_bytes = plan.options.available_bytes - plan.fixed_bytes();
+  if (kv_cache_bytes <= free_bytes) return {};
+  return Error{
+      ErrorCode::kResourceExhausted,
+      fmt::format(
+          "{} is {}, and beside {} of weights and scratch {} are free",
+          kFlag,
+          format_bytes(kv_cache_bytes),
+          format_bytes(plan.fixed_bytes()),
+          format_bytes(free_bytes)
+      ),
+      kFlag};
+}
+
 std::string format_plan(const MemoryPlan& plan) {
   const WeightBytes& weights = plan.weights;
   const ActivationBytes& scratch = plan.activations;

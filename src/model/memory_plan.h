@@ -104,6 +104,10 @@ Result<MemoryPlan> plan_memory(const ModelConfig& config, const MemoryPlanOption
 // would.
 Result<void> check_weights_fit(const ModelConfig& config, const MemoryPlan& plan);
 
+// kResourceExhausted when a KV cache of the size that was asked for does not fit beside weights and
+// scratch. REQUIRES: those fit.
+Result<void> check_kv_cache_fits(const MemoryPlan& plan, int64_t kv_cache_bytes);
+
 // A few readable lines, each ending in a newline.
 std::string format_plan(const MemoryPlan& plan);
 

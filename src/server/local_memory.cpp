@@ -35,6 +35,10 @@ Result<MemoryPlan> plan_local_memory(
   if (const Result<void> fit = check_weights_fit(config, *plan); !fit) {
     return Error{fit.error().code, fit.error().message, options.text.model};
   }
+  if (options.kv_cache_bytes) {
+    const Result<void> fits = check_kv_cache_fits(*plan, *options.kv_cache_bytes);
+    if (!fits) return fits.error();
+  }
   return plan;
 }
 

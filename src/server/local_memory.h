@@ -14,7 +14,8 @@
 namespace millrace {
 
 // `config`: of what this process has of the model; `coded`: as MemoryPlanOptions.
-// kResourceExhausted: its weights do not fit into options.available_bytes.
+// kResourceExhausted: its weights, or with those the KV cache that was asked for, do not fit into
+// options.available_bytes.
 Result<MemoryPlan> plan_local_memory(
     const ModelConfig& config,
     const LocalModelOptions& options,

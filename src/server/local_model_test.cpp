@@ -1,5 +1,6 @@
 #include "server/local_model.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/test_folder.h"
@@ -57,6 +58,24 @@ TEST(LocalModel, ChoosesTheStepOfADummyModelByTheFormatThatItIsStoredIn) {
   LocalModelOptions options = dummy_options(folder.path());
   options.isa = Isa::kAmxReference;
   EXPECT_EQ(step_tokens(options), 256);
+}
+
+// It was never compared with the memory there is, and the system ended the server later.
+TEST(LocalModel, RefusesAKvCacheThatDoesNotFitBesideTheWeights) {
+  const TestFolder folder;
+  folder.write("config.json", std::string(kConfig) + "}");
+  LocalModelOptions options = dummy_options(folder.path());
+  options.kv_cache_bytes = int64_t{1} << 20;
+  EXPECT_EQ(step_tokens(options), 128);
+  options.kv_cache_bytes = options.available_bytes;  // leaves no room for weights
+  const Result<LocalRunner> runner = load_local_runner(options);
+  ASSERT_FALSE(runner.ok());
+  EXPECT_EQ(runner.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(runner.error().where, "--kv-cache-memory-bytes");
+  EXPECT_THAT(
+      runner.error().message,
+      testing::StartsWith("--kv-cache-memory-bytes is 1.00 GiB, and beside ")
+  );
 }
 
 // Of all matrices, or of all but some.
