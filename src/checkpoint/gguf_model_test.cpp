@@ -449,5 +449,22 @@ TEST(GgufWeights, RefusesMoreExpertsThanAnyModelHas) {
   );
 }
 
+// Few bytes of a file took gigabytes: the limit was one of each tensor, and there may be a million.
+TEST(GgufWeights, RefusesMoreExpertsInAllThanAnyModelHas) {
+  const auto with_tensors = [](int count) {
+    GgufWriter writer = small_model("qwen3moe");
+    for (int i = 0; i < count; ++i) {
+      writer.tensor(
+          fmt::format("blk.{}.ffn_up_exps.weight", i), {1, 1, 4096}, 24, std::string(4096, 'x')
+      );
+    }
+    return writer;
+  };
+  EXPECT_THAT(
+      weights_error_of(with_tensors(97)),
+      HasSubstr("the experts of all layers have 397312 matrices, at most 393216 are read")
+  );
+}
+
 }  // namespace
 }  // namespace millrace

@@ -52,7 +52,10 @@ constexpr std::array kExpertNames = {
     NamePair{"ffn_up_exps", "up_proj"},
     NamePair{"ffn_down_exps", "down_proj"},
 };
-constexpr int64_t kExpertsMax = 4096;  // of a tensor, so that the list of tensors stays small
+// So that the list of tensors stays small: of one tensor, and of all, which are three for each
+// layer of the models that parse_model_config() takes.
+constexpr int64_t kExpertsMax = 4096;
+constexpr int64_t kExpertMatricesMax = 3 << 17;
 
 template <size_t N>
 std::string_view lookup(const std::array<NamePair, N>& names, std::string_view gguf) {
@@ -275,28 +278,57 @@ struct Listing {
   }
 };
 
-// A tensor of all experts of a layer as one for each of them, if it is one.
-Result<bool> list_experts(const GgufTensor& tensor, Listing& listing) {
+// A tensor of all experts of a layer.
+struct ExpertTensorName {
+  uint32_t layer = 0;
+  std::string_view name;  // "gate_proj"
+};
+std::optional<ExpertTensorName> parse_expert_name(const GgufTensor& tensor) {
   const auto parsed = parse_layer_name(tensor.name);
   const std::string_view name = parsed ? lookup(kExpertNames, parsed->part) : std::string_view();
-  if (name.empty() || parsed->suffix != ".weight" || tensor.shape.size() != 3) return false;
-  const int64_t num_experts = tensor.shape[0];
-  if (num_experts > kExpertsMax) {
-    return invalid_argument(
-        fmt::format(
-            "GGUF: tensor '{}' is of {} experts, at most {} are read",
-            printable(tensor.name),
-            num_experts,
-            kExpertsMax
-        ),
-        printable(tensor.name)
-    );
+  const bool is_of_experts =
+      !name.empty() && parsed->suffix == ".weight" && tensor.shape.size() == 3;
+  if (!is_of_experts) return std::nullopt;
+  return ExpertTensorName{parsed->layer, name};
+}
+
+// A few bytes of a file say of how many experts a tensor is, and each becomes an entry of the list.
+Result<void> check_num_experts(const GgufFile& file) {
+  int64_t num_matrices = 0;
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (!parse_expert_name(tensor)) continue;
+    const int64_t num_experts = tensor.shape[0];
+    if (num_experts > kExpertsMax) {
+      return invalid_argument(
+          fmt::format(
+              "GGUF: tensor '{}' is of {} experts, at most {} are read",
+              printable(tensor.name),
+              num_experts,
+              kExpertsMax
+          ),
+          printable(tensor.name)
+      );
+    }
+    num_matrices += num_experts;
   }
+  if (num_matrices <= kExpertMatricesMax) return {};
+  return invalid_argument(fmt::format(
+      "GGUF: the experts of all layers have {} matrices, at most {} are read",
+      num_matrices,
+      kExpertMatricesMax
+  ));
+}
+
+// A tensor of all experts of a layer as one for each of them; false: it is another tensor.
+bool list_experts(const GgufTensor& tensor, Listing& listing) {
+  const std::optional<ExpertTensorName> parsed = parse_expert_name(tensor);
+  if (!parsed) return false;
+  const int64_t num_experts = tensor.shape[0];
   const size_t expert_bytes = tensor.bytes.size() / static_cast<size_t>(num_experts);
   for (int64_t i = 0; i < num_experts; ++i) {
     const size_t begin = static_cast<size_t>(i) * expert_bytes;
     listing.add(
-        fmt::format("model.layers.{}.mlp.experts.{}.{}.weight", parsed->layer, i, name),
+        fmt::format("model.layers.{}.mlp.experts.{}.{}.weight", parsed->layer, i, parsed->name),
         tensor,
         {tensor.shape[1], tensor.shape[2]},
         {.bytes = tensor.bytes.subspan(begin, expert_bytes), .interleaved_head_dim = {}}
@@ -318,12 +350,11 @@ std::vector<int64_t> hugging_face_shape(const GgufTensor& tensor, std::string_vi
 Result<std::unique_ptr<WeightSource>> gguf_weights(MappedFile mapped, const GgufFile& file) {
   const Result<Interleaving> interleaving = Interleaving::read(file);
   if (!interleaving) return interleaving.error();
+  if (const Result<void> checked = check_num_experts(file); !checked) return checked.error();
   Listing listing;
   for (const GgufTensor& tensor : file.tensors()) {
     if (is_derived(tensor.name)) continue;
-    const Result<bool> is_of_experts = list_experts(tensor, listing);
-    if (!is_of_experts) return is_of_experts.error();
-    if (*is_of_experts) continue;
+    if (list_experts(tensor, listing)) continue;
     const Result<std::optional<int64_t>> head_dim = interleaving->head_dim(tensor);
     if (!head_dim) return head_dim.error();
     std::string name = hugging_face_name(tensor.name);
