@@ -3,15 +3,30 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
 #include "base/math.h"
+#include "checkpoint/printable.h"
 
 namespace millrace {
 namespace {
 
 constexpr size_t kPanelRows = WeightMatrix::kPanelRows;
+
+// By the bits of their exponents: one pass of integers that the compiler makes vectors of, over
+// rows that are in the cache.
+bool are_finite(std::span<const float> values) {
+  constexpr int32_t kExponent = 0x7f800000;
+  int32_t largest = 0;
+  for (const float value : values) {
+    largest = std::max(largest, std::bit_cast<int32_t>(value) & kExponent);
+  }
+  return largest != kExponent;
+}
 
 }  // namespace
 
@@ -70,7 +85,8 @@ Result<WeightMatrix> WeightLoader::expert_parts(
   if (!packed) return packed;
   for (size_t expert = 0; expert < experts.num_experts; ++expert) {
     const PanelPlaces places = {.first = expert * num_panels, .step = 1};
-    fill(*packed, {experts.tensor(expert, name)}, places, {});
+    const Result<void> filled = fill(*packed, {experts.tensor(expert, name)}, places, {});
+    if (!filled) return filled.error();
   }
   return whole(*std::move(packed), {experts.any(name)});
 }
@@ -102,8 +118,9 @@ Result<WeightMatrix> WeightLoader::alternating(
   if (!packed) return packed;
   for (size_t i = 0; i < pairs.size(); ++i) {
     const size_t begin = i * num_panels;
-    fill(*packed, {pairs[i].even}, {.first = begin, .step = 2}, feedback);
-    fill(*packed, {pairs[i].odd}, {.first = begin + 1, .step = 2}, feedback);
+    Result<void> filled = fill(*packed, {pairs[i].even}, {.first = begin, .step = 2}, feedback);
+    if (filled) filled = fill(*packed, {pairs[i].odd}, {.first = begin + 1, .step = 2}, feedback);
+    if (!filled) return filled.error();
   }
   return whole(*std::move(packed), shown);
 }
@@ -139,11 +156,12 @@ Result<WeightMatrix> WeightLoader::stacked(
   for (const std::string& name : names) num_rows += num_rows_of(find(name));
   Result<WeightMatrix> packed = WeightMatrix::allocate(format, num_rows, num_columns_of(names[0]));
   if (!packed) return packed;
-  fill(*packed, names, {.first = 0, .step = 1}, feedback);
+  const Result<void> filled = fill(*packed, names, {.first = 0, .step = 1}, feedback);
+  if (!filled) return filled.error();
   return whole(*std::move(packed), names);
 }
 
-void WeightLoader::fill(
+Result<void> WeightLoader::fill(
     WeightMatrix& packed,
     const std::vector<std::string>& names,
     PanelPlaces places,
@@ -158,6 +176,9 @@ void WeightLoader::fill(
   const QuantizedMatrix* const matrix = packed.quantized();
   const bool has_codes = matrix != nullptr && are_codes(matrix->format());
   const size_t num_inputs = has_codes ? code_format(matrix->format())->num_inputs : 0;
+  // Rounding makes numbers of what is none; what is kept as it is fails where it is used.
+  const bool rounds = matrix != nullptr && !has_codes;
+  std::atomic<size_t> first_bad_panel = SIZE_MAX;  // the same with any number of threads
   pool_.parallel_for(div_ceil(num_rows, kPanelRows), [&](size_t begin, size_t end) {
     PanelRows rows = {.num_columns = packed.num_columns()};
     for (size_t panel = begin; panel < end; ++panel) {
@@ -166,14 +187,44 @@ void WeightLoader::fill(
       if (num_inputs > 0) {
         const CodedRows codes = read_stacked_codes(tensors, first_row, num_inputs, rows);
         packed.quantized()->pack_codes(place, codes);
-      } else if (feedback) {
-        packed.pack_panel(place, read_stacked_rows(tensors, first_row, rows), *feedback);
+        continue;
+      }
+      const std::span<const float> values = read_stacked_rows(tensors, first_row, rows);
+      if (rounds && !are_finite(values)) {
+        size_t least = first_bad_panel;
+        while (panel < least && !first_bad_panel.compare_exchange_weak(least, panel)) {
+        }
+        break;
+      }
+      if (feedback) {
+        packed.pack_panel(place, values, *feedback);
       } else {
-        packed.pack_panel(place, read_stacked_rows(tensors, first_row, rows));
+        packed.pack_panel(place, values);
       }
     }
   });
+  if (first_bad_panel != SIZE_MAX) {
+    PanelRows rows = {.num_columns = packed.num_columns()};
+    return not_finite_error(tensors, first_bad_panel * kPanelRows, rows);
+  }
   for (size_t i = 0; i < names.size(); ++i) count_tensor();
+  return {};
+}
+
+Error WeightLoader::not_finite_error(
+    std::span<const TensorInfo* const> tensors, size_t row, PanelRows& to
+) const {
+  const std::span<const float> values = read_stacked_rows(tensors, row, to);
+  const auto found = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+  CHECK(found != values.end(), "one of the rows has such a value");
+  row += static_cast<size_t>(found - values.begin()) / to.num_columns;
+  size_t index = 0;
+  while (row >= num_rows_of(*tensors[index])) row -= num_rows_of(*tensors[index++]);
+  const std::string& name = tensors[index]->name;
+  return invalid_argument(
+      fmt::format("tensor '{}' holds a value that is not finite, in row {}", printable(name), row),
+      printable(name)
+  );
 }
 
 Result<WeightMatrix> WeightLoader::whole(

@@ -100,7 +100,8 @@ class WeightLoader {
       const std::optional<ErrorFeedback>& feedback
   );
 
-  void fill(
+  // kInvalidArgument where a value that is to be rounded is not finite: it names the tensor.
+  Result<void> fill(
       WeightMatrix& packed,
       const std::vector<std::string>& names,
       PanelPlaces places,
@@ -133,6 +134,11 @@ class WeightLoader {
   CodedRows read_stacked_codes(
       std::span<const TensorInfo* const> tensors, size_t row, size_t num_inputs, PanelRows& to
   ) const;
+
+  // Of the first value that is not finite among 16 rows from `row` on, as read_stacked_rows() has
+  // them.
+  Error not_finite_error(std::span<const TensorInfo* const> tensors, size_t row, PanelRows& to)
+      const;
 
   const TensorInfo& find(const std::string& name) const;
   static size_t num_rows_of(const TensorInfo& tensor);

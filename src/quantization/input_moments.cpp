@@ -1,6 +1,7 @@
 #include "quantization/input_moments.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/math.h"
@@ -83,6 +84,16 @@ const BlockMoments& InputMoments::at(const MatrixPlace& place) const {
   const auto found = moments_.find({place.kind, place.layer});
   CHECK(found != moments_.end(), "the matrix was used during calibration");
   return found->second;
+}
+
+std::optional<MatrixPlace> InputMoments::find_not_finite() const {
+  for (const auto& [place, moments] : moments_) {
+    // By the squares alone: a product of two inputs is finite where their squares are, so is a sum.
+    for (size_t input = 0; input < moments.num_inputs; ++input) {
+      if (!std::isfinite(moments.square(input))) return MatrixPlace{place.first, place.second};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -39,6 +40,9 @@ class InputMoments : public InputObserver {
 
   // REQUIRES: observed.
   const BlockMoments& at(const MatrixPlace& place) const;
+
+  // A matrix whose inputs, or whose sums of their squares, are not finite; none: there is none.
+  std::optional<MatrixPlace> find_not_finite() const;
 
  private:
   Executor executor_;

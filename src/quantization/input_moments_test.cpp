@@ -131,6 +131,22 @@ TEST(InputMoments, LearnNothingFromABatchWithoutRows) {
   EXPECT_EQ(moments.at(kPlace).square(0), 9.0F);
 }
 
+TEST(InputMoments, SayOfWhichMatrixInputsAreNotFinite) {
+  ThreadPool pool(1);
+  for (const float bad : {NAN, INFINITY, 1e30F}) {
+    InputMoments moments(pool);
+    const std::vector<float> good = {1.0F, 2.0F};
+    moments.observe({MatrixKind::kQkv, 0}, {good.data(), 1, 2, 2});
+    moments.observe({MatrixKind::kDown, 0}, {good.data(), 1, 2, 2});
+    EXPECT_FALSE(moments.find_not_finite());
+    const std::vector<float> wrong = {1.0F, bad};
+    moments.observe({MatrixKind::kDown, 0}, {wrong.data(), 1, 2, 2});
+    const std::optional<MatrixPlace> found = moments.find_not_finite();
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->kind, MatrixKind::kDown);
+  }
+}
+
 TEST(InputMomentsDeath, KnowNothingOfAMatrixThatWasNotUsed) {
   ThreadPool pool(1);
   const InputMoments moments(pool);

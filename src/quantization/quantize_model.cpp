@@ -1,7 +1,10 @@
 #include "quantization/quantize_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -73,6 +76,35 @@ ForwardBatch forward_batch(std::span<const Tokens> pieces) {
   return batch;
 }
 
+// As the tensors are called.
+std::string_view name_of(MatrixKind kind) {
+  switch (kind) {
+    case MatrixKind::kQkv:
+      return "q_proj";
+    case MatrixKind::kAttentionOut:
+      return "o_proj";
+    case MatrixKind::kGateUp:
+      return "gate_proj";
+    case MatrixKind::kDown:
+      return "down_proj";
+    case MatrixKind::kHead:
+      break;
+  }
+  return "lm_head";
+}
+
+// Errors would be fed back by nothing, and the model be worse without a word.
+Error not_finite_error(const MatrixPlace& place) {
+  const std::string layer =
+      place.kind == MatrixKind::kHead ? "" : fmt::format(" of layer {}", place.layer);
+  return invalid_argument(fmt::format(
+      "calibration: squares of the inputs of {}{} are not finite: a weight of the model is not, or "
+      "--dtype is too narrow for it",
+      name_of(place.kind),
+      layer
+  ));
+}
+
 Result<InputMoments> calibrate(
     const ModelConfig& config,
     const WeightSource& source,
@@ -105,6 +137,7 @@ Result<InputMoments> calibrate(
     show_progress(options, "calibrating", i, batches.size());
     (*model)->forward(forward_batch(batches[i]));
   }
+  if (const auto place = moments.find_not_finite()) return not_finite_error(*place);
   return moments;
 }
 

@@ -1,9 +1,12 @@
 #include "quantization/quantize_model.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "kernels/quantized/quantized_test_data.h"
 #include "quantization/feedback.h"
@@ -286,6 +289,64 @@ TEST(QuantizeModel, RefusesWhatCannotBeLoaded) {
   EXPECT_EQ(
       quantize_model(tiny_mixture(), weights, options, pool).error(),
       unsupported("qwen2_moe models cannot be calibrated yet")
+  );
+}
+
+// Weights of which one is not finite.
+class BrokenWeights : public UnevenWeights {
+ public:
+  BrokenWeights(const ModelConfig& config, std::string name, int64_t row, float value)
+      : UnevenWeights(config, 3), name_(std::move(name)), row_(row), value_(value) {}
+
+  void read_rows(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, std::span<float> out
+  ) const override {
+    UnevenWeights::read_rows(tensor, row_begin, num_rows, out);
+    const int64_t row = row_ - row_begin;
+    if (tensor.name != name_ || row < 0 || row >= num_rows) return;
+    out[static_cast<size_t>(row * tensor.row_length()) + 5] = value_;
+  }
+
+ private:
+  std::string name_;
+  int64_t row_;
+  float value_;
+};
+
+// Rounding made numbers of what is none, and the model answered nonsense without a word.
+TEST(QuantizeModel, RefusesToRoundWhatIsNotFinite) {
+  const ModelConfig config = tiny_configs()[2];
+  ThreadPool pool(3);
+  for (const char* const part : {"self_attn.k_proj", "mlp.up_proj", "mlp.down_proj"}) {
+    const std::string name = fmt::format("model.layers.1.{}.weight", part);
+    for (const float value : {NAN, -INFINITY}) {
+      const BrokenWeights broken(config, name, 19, value);
+      EXPECT_TRUE(load_weights(config, broken, {DType::kFloat32}, pool)) << "nothing is rounded";
+      const Result<QuantizedModel> model =
+          quantize_model(config, broken, options_for(QuantizedFormat::kInt8, {}), pool);
+      ASSERT_FALSE(model);
+      EXPECT_EQ(
+          model.error(),
+          invalid_argument(
+              "tensor '" + name + "' holds a value that is not finite, in row 19", name
+          )
+      );
+    }
+  }
+}
+
+// Such inputs had no feedback, silently.
+TEST(QuantizeModel, RefusesToLearnFromWhatIsNotFinite) {
+  const ModelConfig config = tiny_configs()[2];
+  ThreadPool pool(1);
+  const BrokenWeights broken(config, "model.layers.1.mlp.down_proj.weight", 3, NAN);
+  const Texts texts = {random_tokens(20, 1)};
+  const Result<QuantizedModel> model =
+      quantize_model(config, broken, options_for(QuantizedFormat::kInt8, texts), pool);
+  ASSERT_FALSE(model);
+  EXPECT_THAT(
+      model.error().message,
+      testing::StartsWith("calibration: squares of the inputs of q_proj of layer 2 are not finite")
   );
 }
 
