@@ -244,6 +244,34 @@ Result<CodedMatrix> find_gptq(const Parts& parts, const QuantizationConfig& conf
   return matrix;
 }
 
+// Of rows that have `num_groups` scales each; 0: none, or more than one that is stated. The last
+// group may be short, so that the size does not follow from their number.
+size_t group_size_of_scales(
+    const QuantizationConfig& config, const CodedMatrix& matrix, size_t num_groups
+) {
+  if (num_groups <= 1) return num_groups * matrix.num_columns;
+  if (config.group_sizes.empty()) {
+    return matrix.num_columns % num_groups == 0 ? matrix.num_columns / num_groups : 0;
+  }
+  size_t found = 0;
+  for (const int64_t stated : config.group_sizes) {
+    const auto size = static_cast<size_t>(stated);
+    if (div_ceil(matrix.num_columns, size) != num_groups) continue;
+    if (found != 0) return 0;
+    found = size;
+  }
+  return found;
+}
+
+// "groups", "groups of 32 or 128 inputs".
+std::string name_groups(const QuantizationConfig& config) {
+  std::string sizes;
+  for (const int64_t size : config.group_sizes) {
+    sizes += fmt::format("{}{}", sizes.empty() ? " of " : " or ", size);
+  }
+  return sizes.empty() ? "groups" : "groups" + sizes + " inputs";
+}
+
 // compressed-tensors and FP8: scales of the whole matrix, of rows, of groups within rows, or of
 // blocks.
 Result<void> set_scales(
@@ -257,7 +285,7 @@ Result<void> set_scales(
   const auto rows = static_cast<size_t>(shape[0]);
   const auto groups = static_cast<size_t>(shape[1]);
   size_t rows_per_scale = 1;
-  size_t group_size = groups == 0 ? 0 : matrix.num_columns / groups;
+  size_t group_size = group_size_of_scales(config, matrix, groups);
   bool fits = shape.size() == 2 && rows > 0 && groups > 0;
   const auto is_blocks = [&] {
     return config.block_rows > 0 &&
@@ -268,14 +296,14 @@ Result<void> set_scales(
     rows_per_scale = static_cast<size_t>(config.block_rows);
     group_size = static_cast<size_t>(config.block_columns);
   } else if (fits) {
-    fits = (rows == matrix.num_rows || (rows == 1 && groups == 1)) &&
-           group_size * groups == matrix.num_columns;
+    fits = (rows == matrix.num_rows || (rows == 1 && groups == 1)) && group_size > 0;
   }
   if (!fits) {
     return Parts::wrong_shape(
         **scales,
         fmt::format(
-            "scales of all, of rows, of groups or of the blocks of a matrix [{}, {}]",
+            "scales of all, of rows, of {} or of the blocks of a matrix [{}, {}]",
+            name_groups(config),
             matrix.num_rows,
             matrix.num_columns
         )

@@ -140,6 +140,10 @@ void read_weight_scheme(JsonFields& scheme, bool is_packed, QuantizationConfig& 
       );
     }
   }
+  const int64_t group_size = read_group_size(scheme);
+  if (group_size > 0 && std::ranges::count(config.group_sizes, group_size) == 0) {
+    config.group_sizes.push_back(group_size);
+  }
   const json::value* block = scheme.find("block_structure");
   if (block == nullptr) return;
   if (const json::string* text = block->if_string()) {
@@ -154,8 +158,8 @@ void read_weight_scheme(JsonFields& scheme, bool is_packed, QuantizationConfig& 
   }
 }
 
-// {"group_0": {"weights": {...}}}: what shapes leave open, and blocks, of which all groups must
-// have the same.
+// {"group_0": {"weights": {...}}}: what shapes leave open, the sizes of groups of inputs, and
+// blocks, of which all must have the same.
 void read_config_groups(JsonFields& fields, bool is_packed, QuantizationConfig& config) {
   const json::object* groups = fields.object("config_groups");
   if (groups == nullptr) return;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -20,6 +21,8 @@ struct QuantizationConfig {
   bool zeros_are_one_less = false;  // GPTQ's first version stores zero points less one
   int64_t block_rows = 0;           // FP8 and compressed-tensors: the block that shares a scale
   int64_t block_columns = 0;
+  // compressed-tensors: of how many inputs groups are, in one matrix or another; none: not said.
+  std::vector<int64_t> group_sizes = {};
 };
 
 // none: the weights are plain, or quantized in a way that is not read here ("quantization_config"

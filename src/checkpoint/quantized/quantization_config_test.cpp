@@ -120,6 +120,16 @@ TEST(ReadQuantizationConfig, CompressedTensors) {
       error_of(packed(R"({"num_bits": 4, "type": "float"})")).message, HasSubstr("type 'float'")
   );
   EXPECT_EQ(config_of(packed(R"({"block_structure": "128x64"})")).block_columns, 64);
+  EXPECT_TRUE(config_of(packed(R"({"group_size": null})")).group_sizes.empty());
+  EXPECT_TRUE(config_of(packed(R"({"group_size": -1})")).group_sizes.empty());
+  EXPECT_EQ(error_of(packed(R"({"group_size": 0})")).where, "quantization_config.config_groups");
+  EXPECT_EQ(
+      config_of(method + R"("config_groups": {"a": {"weights": {"group_size": 128}},
+          "b": {"weights": {}}, "c": {"weights": {"group_size": 32}},
+          "d": {"weights": {"group_size": 128}}}})")
+          .group_sizes,
+      (std::vector<int64_t>{128, 32})
+  );
   EXPECT_EQ(
       error_of(packed(R"({"block_structure": "128"})")).where, "quantization_config.config_groups"
   );

@@ -498,6 +498,46 @@ std::vector<Part> parts_of(
   return {};
 }
 
+// One row of 10 inputs, 0 to 9 less 8, in groups of 7: the scales are 1 and 100.
+std::unique_ptr<MemorySource> short_group_source() {
+  auto source = std::make_unique<MemorySource>();
+  source->add("m.weight_packed", "I32", {1, 2}, words({0x76543210, 0x98}));
+  source->add("m.weight_shape", "I64", {2}, words({1, 0, 10, 0}));
+  source->add("m.weight_scale", "F32", {1, 2}, floats({1, 100}));
+  return source;
+}
+
+// The size was guessed from the number of groups: 5 here, and the weights were others.
+TEST(PlainWeights, TakeTheSizeOfGroupsOfWhichTheLastIsShortFromTheConfiguration) {
+  QuantizationConfig config{.method = QuantizationMethod::kCompressedTensors};
+  for (const std::vector<int64_t>& stated : {std::vector<int64_t>{7}, {128, 7}}) {
+    config.group_sizes = stated;
+    const auto weights = plain_weights(short_group_source(), config);
+    ASSERT_TRUE(weights) << weights.error().message;
+    EXPECT_THAT(
+        values_of(**weights, *(*weights)->find("m.weight")),
+        ElementsAre(-8, -7, -6, -5, -4, -3, -2, -100, 0, 100)
+    );
+  }
+}
+
+TEST(PlainWeights, RefuseGroupsThatAreNotThoseOfTheConfiguration) {
+  QuantizationConfig config{.method = QuantizationMethod::kCompressedTensors};
+  for (const std::vector<int64_t>& stated : {std::vector<int64_t>{4}, {7, 5}}) {
+    config.group_sizes = stated;
+    const auto weights = plain_weights(short_group_source(), config);
+    ASSERT_FALSE(weights);
+    EXPECT_THAT(
+        weights.error().message,
+        HasSubstr(fmt::format(
+            "'m.weight_scale' has shape [1, 2]: expected scales of all, of rows, of groups of {} "
+            "inputs or of the blocks of a matrix [1, 10]",
+            fmt::join(stated, " or ")
+        ))
+    );
+  }
+}
+
 // Any shapes: read within their bytes (which the address sanitizer sees), or refused.
 TEST(PlainWeights, AnyShapesAreReadOrRefused) {
   std::mt19937 random(11);
@@ -505,13 +545,14 @@ TEST(PlainWeights, AnyShapesAreReadOrRefused) {
   size_t num_read = 0;
   size_t num_refused = 0;
   for (int i = 0; i < 20'000; ++i) {
-    const QuantizationConfig config{
+    QuantizationConfig config{
         .method = static_cast<QuantizationMethod>(below(4)),
         .bits = std::array{2, 3, 4, 8}[static_cast<size_t>(below(4))],
         .group_size = below(9),
         .zeros_are_one_less = below(2) == 0,
         .block_rows = below(3),
         .block_columns = 1 + below(2)};
+    if (below(2) == 0) config.group_sizes = {1 + below(9)};
     const bool is_gptq = config.method == QuantizationMethod::kGptq;
     const std::array shape{1 + below(20), 1 + below(20)};
     const int64_t groups = 1 + below(3);
