@@ -7,6 +7,8 @@
 #include <numbers>
 #include <span>
 #include <string_view>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "checkpoint/dequantize.h"
@@ -34,9 +36,14 @@ constexpr std::array kArchitectures = {
 };
 
 // What a model of these architectures does not have; a file that sets one is another model.
-constexpr std::array<std::string_view, 10> kRefusedKeys = {
+constexpr std::array<std::string_view, 15> kRefusedKeys = {
     "attention.sliding_window",
     "attention.scale",
+    "attention.clamp_kqv",
+    "attention.max_alibi_bias",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "use_parallel_residual",
     "logit_scale",
     "embedding_scale",
     "residual_scale",
@@ -87,6 +94,7 @@ class ConfigWriter {
     put(file_.boolean(prefix_ + std::string(gguf_key)), config_key);
   }
 
+  bool has(std::string_view config_key) const { return config_.contains(config_key); }
   std::optional<int64_t> find_integer(std::string_view config_key) const {
     const json::value* value = config_.if_contains(config_key);
     const int64_t* integer = value == nullptr ? nullptr : value->if_int64();
@@ -118,18 +126,55 @@ class ConfigWriter {
   std::optional<Error> error_;
 };
 
+// 0 and false: "none of it".
+bool asks_for_nothing(const GgufValue& value) {
+  return std::visit(
+      [](const auto& held) {
+        using T = std::decay_t<decltype(held)>;
+        if constexpr (std::is_arithmetic_v<T>) return held == T{};
+        return false;
+      },
+      value
+  );
+}
+
 Result<void> check_refused_keys(
     const GgufFile& file, std::string_view architecture, std::span<const std::string_view> refused
 ) {
   for (const std::string_view suffix : refused) {
     const std::string key = fmt::format("{}.{}", architecture, suffix);
     const GgufValue* value = file.find(key);
-    if (value == nullptr) continue;
-    const uint64_t* count = std::get_if<uint64_t>(value);
-    if (count != nullptr && *count == 0) continue;  // "none of it"
+    if (value == nullptr || asks_for_nothing(*value)) continue;
     return unsupported(fmt::format("GGUF: '{}' is not supported", key), key);
   }
   return {};
+}
+
+// The first part of a file that was split has the metadata of the whole and some of its tensors.
+Result<void> check_is_whole(const GgufFile& file) {
+  const Result<std::optional<int64_t>> count = file.integer("split.count");
+  if (!count) return count.error();
+  if (count->value_or(1) <= 1) return {};
+  const Result<std::optional<int64_t>> index = file.integer("split.no");  // from 0
+  if (!index) return index.error();
+  return unsupported(
+      fmt::format(
+          "GGUF: this is part {} of {}: join the parts (llama-gguf-split --merge)",
+          static_cast<uint64_t>(index->value_or(0)) + 1,
+          **count
+      ),
+      "split.count"
+  );
+}
+
+Result<void> check_causal(const GgufFile& file, std::string_view architecture) {
+  const std::string key = fmt::format("{}.attention.causal", architecture);
+  const Result<std::optional<bool>> is_causal = file.boolean(key);
+  if (!is_causal) return is_causal.error();
+  if (is_causal->value_or(true)) return {};
+  return unsupported(
+      fmt::format("GGUF: '{}' is false: attention to later tokens is not supported", key), key
+  );
 }
 
 void write_sizes(const GgufFile& file, ConfigWriter& config) {
@@ -204,19 +249,31 @@ void write_dtype(const GgufFile& file, ConfigWriter& config) {
 }
 
 // `rope_type` linear, yarn and so on as the file names them: parse_model_config refuses what it
-// does not know.
+// does not know. A factor without a type is one of linear scaling, as llama.cpp takes it.
 Result<void> write_rope_type(
     const GgufFile& file, std::string_view architecture, ConfigWriter& config
 ) {
   const std::string prefix = fmt::format("{}.rope.", architecture);
   const Result<std::optional<std::string>> type = file.string(prefix + "scaling.type");
   if (!type) return type.error();
-  const Result<std::optional<double>> old_factor = file.number(prefix + "scale_linear");
-  if (!old_factor) return old_factor.error();
+  bool is_scaled = false;
+  for (const std::string_view key : {"scaling.factor", "scale_linear"}) {
+    const Result<std::optional<double>> factor = file.number(prefix + std::string(key));
+    if (!factor) return factor.error();
+    is_scaled = is_scaled || (*factor && **factor != 1.0 && **factor != 0.0);
+  }
   if (*type && **type != "none") {
     config.set("rope_scaling", json::object({{"rope_type", **type}}));
-  } else if (*old_factor && **old_factor != 1.0) {
+  } else if (!*type && is_scaled) {
     config.set("rope_scaling", json::object({{"rope_type", "linear"}}));
+  }
+  const std::string magnitude = prefix + "scaling.attn_factor";
+  const Result<std::optional<double>> attention_factor = file.number(magnitude);
+  if (!attention_factor) return attention_factor.error();
+  if (attention_factor->value_or(1.0) != 1.0) {
+    return unsupported(
+        fmt::format("GGUF: '{}' is not supported, except as 1", magnitude), magnitude
+    );
   }
   const Result<std::optional<int64_t>> rotated = file.integer(prefix + "dimension_count");
   if (!rotated) return rotated.error();
@@ -245,7 +302,8 @@ double llama3_divisor(double frequency, double factor) {
 // wavelength is divided by the whole factor; if all others follow from it, the formula is known.
 Result<void> write_rope_divisors(const GgufFile& file, ConfigWriter& config) {
   const GgufTensor* tensor = file.find_tensor("rope_freqs.weight");
-  if (tensor == nullptr) return {};
+  // Another scaling that the file states is refused by its own name.
+  if (tensor == nullptr || config.has("rope_scaling")) return {};
   const Error refused = unsupported(
       "GGUF: the rotary factors in 'rope_freqs.weight' are not those of Llama 3.1's formula",
       "rope_freqs.weight"
@@ -282,10 +340,12 @@ Result<void> write_rope_divisors(const GgufFile& file, ConfigWriter& config) {
 }  // namespace
 
 Result<json::object> gguf_config(const GgufFile& file) {
+  if (Result<void> whole = check_is_whole(file); !whole) return whole.error();
   const Result<Architecture> architecture = read_architecture(file);
   if (!architecture) return architecture.error();
   const std::string_view name = architecture->gguf_name;
   if (Result<void> done = check_refused_keys(file, name, kRefusedKeys); !done) return done.error();
+  if (Result<void> causal = check_causal(file, name); !causal) return causal.error();
   const Result<void> experts = architecture->has_experts
                                    ? check_gating(file, name)
                                    : check_refused_keys(file, name, {{"expert_count"}});

@@ -139,6 +139,25 @@ TEST(GgufConfig, RefusesWhatWouldChangeTheResult) {
       error_of(small_model("llama").float32("llama.logit_scale", 2.0F)),
       HasSubstr("'llama.logit_scale'")
   );
+  for (const std::string key :
+       {"llama.attention.clamp_kqv",
+        "llama.attention.max_alibi_bias",
+        "llama.attn_logit_softcapping",
+        "llama.final_logit_softcapping"}) {
+    EXPECT_EQ(
+        error_of(small_model("llama").float32(key, 8.0F)), "GGUF: '" + key + "' is not supported"
+    );
+    EXPECT_EQ(error_of(small_model("llama").float32(key, 0.0F)), "no error");
+  }
+  const std::string parallel = "llama.use_parallel_residual";
+  EXPECT_THAT(error_of(small_model("llama").boolean(parallel, 1)), HasSubstr(parallel));
+  EXPECT_EQ(error_of(small_model("llama").boolean(parallel, 0)), "no error");
+  const std::string causal = "llama.attention.causal";
+  EXPECT_THAT(error_of(small_model("llama").boolean(causal, 0)), HasSubstr("causal' is false"));
+  EXPECT_EQ(error_of(small_model("llama").boolean(causal, 1)), "no error");
+  const std::string magnitude = "llama.rope.scaling.attn_factor";
+  EXPECT_THAT(error_of(small_model("llama").float32(magnitude, 2.0F)), HasSubstr(magnitude));
+  EXPECT_EQ(error_of(small_model("llama").float32(magnitude, 1.0F)), "no error");
   EXPECT_THAT(
       error_of(small_model("llama").string("llama.vocab_size", "5")),
       HasSubstr("must be an integer")
@@ -153,6 +172,40 @@ TEST(GgufConfig, PassesOnRopeTypesAndPartialRotation) {
   config = config_of(small_model("llama").uint32("llama.rope.dimension_count", 2));
   ASSERT_TRUE(config);
   EXPECT_EQ(config->at("partial_rotary_factor"), 0.5);
+}
+
+// llama.cpp scales by a factor without a type; it was passed over, and so was a type beside
+// factors.
+TEST(GgufConfig, TakesAFactorWithoutATypeAsLinear) {
+  const auto rope_type = [](const GgufWriter& writer) {
+    const Result<json::object> config = config_of(writer);
+    if (!config) return config.error().message;
+    const json::value* rope = config->if_contains("rope_scaling");
+    return rope == nullptr ? "none" : std::string(rope->at("rope_type").as_string());
+  };
+  const std::string factor = "llama.rope.scaling.factor";
+  const std::string type = "llama.rope.scaling.type";
+  EXPECT_EQ(rope_type(small_model("llama").float32(factor, 4.0F)), "linear");
+  EXPECT_EQ(rope_type(small_model("llama").float32(factor, 1.0F)), "none");
+  EXPECT_EQ(rope_type(small_model("llama").float32("llama.rope.scale_linear", 4.0F)), "linear");
+  EXPECT_EQ(rope_type(small_model("llama").float32(factor, 4.0F).string(type, "none")), "none");
+  EXPECT_EQ(
+      rope_type(small_model("llama").string(type, "linear").f32("rope_freqs.weight", {2})), "linear"
+  );
+}
+
+// The first part of a file is a model's, with tensors that are missing.
+TEST(GgufConfig, SaysThatAFileIsAPartOfOne) {
+  const std::string expected = "this is part 1 of 3: join the parts (llama-gguf-split --merge)";
+  EXPECT_THAT(
+      error_of(small_model("llama").uint32("split.no", 0).uint32("split.count", 3)),
+      HasSubstr(expected)
+  );
+  EXPECT_THAT(
+      error_of(GgufWriter().uint32("split.no", 1).uint32("split.count", 3)),
+      HasSubstr("this is part 2 of 3")
+  );
+  EXPECT_EQ(error_of(small_model("llama").uint32("split.count", 1)), "no error");
 }
 
 // The divisors that a converter writes for Llama 3.1 and later.
