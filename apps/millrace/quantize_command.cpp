@@ -69,8 +69,9 @@ Result<void> write_text(const std::string& path, std::string_view text) {
   return write_error(path, std::error_code(errno, std::generic_category()));
 }
 
-// A new or empty directory: nothing of another model must be left beside what is written. A new one
-// goes with this where nothing was written.
+// A new or empty directory: nothing of another model must be left beside what is written. What a
+// run that failed wrote goes with this, and so does a new directory, so that the same can be tried
+// again.
 class OutputDirectory {
  public:
   static Result<OutputDirectory> make(const std::string& path) {
@@ -78,23 +79,40 @@ class OutputDirectory {
     std::error_code failed;
     const bool is_new = fs::create_directories(path, failed);
     if (failed) return write_error(path, failed);
-    if (!fs::is_empty(path, failed)) {
-      return invalid_argument(fmt::format("'{}' is not empty", path), "--output");
-    }
-    return OutputDirectory(is_new ? path : "");
+    const bool is_empty = fs::is_empty(path, failed);
+    if (failed) return write_error(path, failed);
+    if (!is_empty) return invalid_argument(fmt::format("'{}' is not empty", path), "--output");
+    return OutputDirectory(path, is_new);
   }
   ~OutputDirectory() {
     std::error_code ignored;
-    if (!new_path_.empty()) fs::remove(new_path_, ignored);  // if it is empty
+    for (const std::string& path : written_) fs::remove(path, ignored);
+    if (is_new_) fs::remove(path_, ignored);  // if it is empty
   }
   OutputDirectory(OutputDirectory&& other) noexcept
-      : new_path_(std::exchange(other.new_path_, {})) {}
+      : path_(std::move(other.path_)),
+        is_new_(std::exchange(other.is_new_, false)),
+        written_(std::exchange(other.written_, {})) {}
   OutputDirectory& operator=(OutputDirectory&&) = delete;
 
- private:
-  explicit OutputDirectory(std::string new_path) : new_path_(std::move(new_path)) {}
+  // Where a file is to be written.
+  std::string file(const std::string& name) {
+    written_.push_back(path_ + "/" + name);
+    return written_.back();
+  }
 
-  std::string new_path_;  // empty: it was there before
+  // All is written.
+  void keep() {
+    written_.clear();
+    is_new_ = false;
+  }
+
+ private:
+  OutputDirectory(std::string path, bool is_new) : path_(std::move(path)), is_new_(is_new) {}
+
+  std::string path_;
+  bool is_new_;  // else it was there before
+  std::vector<std::string> written_;
 };
 
 // The file that a model's GGUF metadata is in; empty where it is no GGUF model.
@@ -106,7 +124,7 @@ Result<std::string> gguf_path(const std::string& model) {
   return resolve_model_file(model, directory->names_ending_in(".gguf").front());
 }
 
-Result<void> copy_text_files(const std::string& model, const std::string& output) {
+Result<void> copy_text_files(const std::string& model, OutputDirectory& output) {
   const Result<std::string> gguf = gguf_path(model);
   if (!gguf) return gguf.error();
   if (!gguf->empty()) {
@@ -114,7 +132,7 @@ Result<void> copy_text_files(const std::string& model, const std::string& output
     if (!mapped) return mapped.error();
     const Result<GgufFile> file = GgufFile::parse(mapped->bytes());
     if (!file) return file.error();
-    return write_text(output + "/" + kGgufVocabularyFile, file->without_tensors());
+    return write_text(output.file(kGgufVocabularyFile), file->without_tensors());
   }
   const Result<ModelDirectory> directory = list_model_directory(model);
   if (!directory) return directory.error();
@@ -122,9 +140,10 @@ Result<void> copy_text_files(const std::string& model, const std::string& output
     if (!directory->has(name)) continue;
     const Result<std::string> path = resolve_model_file(model, name);
     if (!path) return path.error();
-    std::error_code failed;
-    fs::copy_file(*path, output + "/" + name, failed);
-    if (failed) return write_error(output + "/" + name, failed);
+    // Not by the library's copy, which calls a full disk an input/output error.
+    const Result<std::string> text = read_file(*path);
+    if (!text) return text.error();
+    if (Result<void> done = write_text(output.file(name), *text); !done) return done;
   }
   return {};
 }
@@ -159,24 +178,28 @@ Result<void> write_model(
     const ModelConfig& config,
     const QuantizedModel& model,
     const QuantizeOptions& options,
-    const std::string& output
+    OutputDirectory& output
 ) {
+  Result<void> done = copy_text_files(checkpoint.path, output);
+  if (!done) return done;
+  json::object stated = checkpoint.config;
+  stated.erase("dtype");  // newer configurations' word for the next, which goes before it
+  stated["torch_dtype"] = name_of(options.dtype);
+  stated["quantization_config"] = {
+      {"quant_method", "millrace"},
+      {"format", name_of(options.format)},
+      {"version", stored_weights_version(options.format)}};
+  done = write_text(output.file("config.json"), json::serialize(stated) + "\n");
+  if (!done) return done;
   const std::vector<TensorToWrite> tensors =
       stored_tensors(config, model.weights, *checkpoint.weights, options.dtype);
   ProgressBar bar("writing");
   const auto on_tensor = [&bar](size_t num_written, size_t num_tensors) {
     bar.show(static_cast<double>(num_written) / static_cast<double>(num_tensors));
   };
-  Result<void> done = write_safetensors(output + "/model.safetensors", tensors, on_tensor);
-  if (!done) return done;
-  if (done = copy_text_files(checkpoint.path, output); !done) return done;
-  json::object stated = checkpoint.config;
-  stated["torch_dtype"] = name_of(options.dtype);
-  stated["quantization_config"] = {
-      {"quant_method", "millrace"},
-      {"format", name_of(options.format)},
-      {"version", stored_weights_version(options.format)}};
-  return write_text(output + "/config.json", json::serialize(stated) + "\n");
+  done = write_safetensors(output.file("model.safetensors"), tensors, on_tensor);
+  if (done) output.keep();
+  return done;
 }
 
 Result<void> check_flags(const QuantizeFlags& flags) {
@@ -257,7 +280,7 @@ Result<void> quantize(const QuantizeFlags& flags) {
   const Result<ModelConfig> config = parse_model_config(checkpoint->config);
   if (!config) return config.error();
   if (Result<void> done = check_model(flags, *checkpoint, *config); !done) return done;
-  const Result<OutputDirectory> output = OutputDirectory::make(flags.output);
+  Result<OutputDirectory> output = OutputDirectory::make(flags.output);
   if (!output) return output.error();
 
   QuantizeOptions options{.format = *format};
@@ -276,7 +299,7 @@ Result<void> quantize(const QuantizeFlags& flags) {
     return quantize_model(*config, *checkpoint->weights, options, threads);
   }();
   if (!model) return model.error();
-  if (Result<void> done = write_model(*checkpoint, *config, *model, options, flags.output); !done) {
+  if (Result<void> done = write_model(*checkpoint, *config, *model, options, *output); !done) {
     return done;
   }
   const size_t num_bytes = model->weights.num_step_bytes() + model->weights.num_expert_bytes();

@@ -39,12 +39,40 @@ std::string header_of(std::span<const TensorToWrite> tensors) {
   return result + text;
 }
 
-Error write_error(const std::string& path) {
+Error write_error(const std::string& path, const std::error_code& reason) {
   return Error{
-      ErrorCode::kInternal,
-      fmt::format("cannot write '{}': {}", path, std::generic_category().message(errno)),
-      path};
+      ErrorCode::kInternal, fmt::format("cannot write '{}': {}", path, reason.message()), path};
 }
+
+// A file that remembers why the first write failed: what is called between writes may set errno.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path) : file_(path, std::ios::binary | std::ios::trunc) {
+    check();
+  }
+  void write(std::span<const std::byte> bytes) {
+    if (reason_) return;
+    file_.write(
+        reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())
+    );
+    check();
+  }
+  // Why something of the file is not written; none: all of it is.
+  std::error_code close() {
+    file_.close();
+    check();
+    return reason_;
+  }
+  bool has_failed() const { return bool(reason_); }
+
+ private:
+  void check() {
+    if (!file_ && !reason_) reason_ = std::error_code(errno, std::generic_category());
+  }
+
+  std::ofstream file_;
+  std::error_code reason_;
+};
 
 }  // namespace
 
@@ -52,26 +80,24 @@ Result<void> write_safetensors(
     const std::string& path, std::span<const TensorToWrite> tensors, const WriteProgress& progress
 ) {
   const std::string unfinished = path + ".part";
-  std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
-  file << header_of(tensors);
-  for (size_t i = 0; i < tensors.size() && file; ++i) {
+  OutputFile file(unfinished);
+  const std::string header = header_of(tensors);
+  file.write(std::as_bytes(std::span(header)));
+  for (size_t i = 0; i < tensors.size() && !file.has_failed(); ++i) {
     size_t num_put = 0;
     tensors[i].write([&](std::span<const std::byte> bytes) {
       num_put += bytes.size();
-      file.write(
-          reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())
-      );
+      file.write(bytes);
     });
     CHECK(num_put == tensors[i].num_bytes, "a tensor puts as many bytes as it has");
     if (progress) progress(i + 1, tensors.size());
   }
-  file.close();
-  std::error_code failed;
-  if (file) std::filesystem::rename(unfinished, path, failed);
-  if (file && !failed) return {};
-  const Error error = write_error(path);
-  std::filesystem::remove(unfinished, failed);
-  return error;
+  std::error_code reason = file.close();
+  if (!reason) std::filesystem::rename(unfinished, path, reason);
+  if (!reason) return {};
+  std::error_code ignored;
+  std::filesystem::remove(unfinished, ignored);
+  return write_error(path, reason);
 }
 
 }  // namespace millrace

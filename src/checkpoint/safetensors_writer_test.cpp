@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <filesystem>
+
 #include "base/file.h"
 #include "base/test_folder.h"
 #include "checkpoint/safetensors.h"
@@ -75,6 +78,18 @@ TEST(SafetensorsWriter, SaysWhichFileItCannotWriteAndLeavesNothing) {
   const Result<void> refused = write_safetensors(directory.path("taken"), tensors);
   ASSERT_FALSE(refused);
   EXPECT_FALSE(std::filesystem::exists(directory.path("taken.part")));
+}
+
+// What was called after the write that failed said why: another error than that of the disk.
+TEST(SafetensorsWriter, SaysThatTheDiskIsFull) {
+  const TestFolder directory;
+  std::filesystem::create_symlink("/dev/full", directory.path("x.part"));
+  const std::vector<float> values(1 << 16, 1.0F);
+  const std::vector<TensorToWrite> tensors = {tensor_of("a", values, 1)};
+  const Result<void> written =
+      write_safetensors(directory.path("x"), tensors, [](size_t, size_t) { errno = EIO; });
+  ASSERT_FALSE(written);
+  EXPECT_THAT(written.error().message, HasSubstr("No space left on device"));
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ Needs no module beyond the standard library. What needs a model that is not on t
 import json
 import os
 import pathlib
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -238,6 +240,38 @@ class Quantize(unittest.TestCase):
             prompt = ("--prompt", "Once upon a time", "--max-tokens", "40", "--temperature", "0", "--json")
             stored, rounded = run("generate", output, *prompt), run("generate", STORIES, *prompt, "--quantization", "int4")
             self.assertEqual(json.loads(stored.stdout)["token_ids"], json.loads(rounded.stdout)["token_ids"])
+
+    def test_the_type_that_was_asked_for_goes_before_that_of_newer_configurations(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model, output = pathlib.Path(folder) / "model", pathlib.Path(folder) / "int8"
+            shutil.copytree(STORIES, model, copy_function=shutil.copyfile)
+            config = json.loads((model / "config.json").read_text())
+            del config["torch_dtype"]
+            (model / "config.json").write_text(json.dumps({**config, "dtype": "float32"}))
+            done = run("quantize", model, "--dtype", "bfloat16", "--no-calibration", "-o", output)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("int8 and bfloat16", run("plan", output).stdout)
+
+    def test_what_failed_can_be_tried_again(self):
+        """Files of a run that found the disk full stayed, and the next one refused a directory that is not empty."""
+        with tempfile.TemporaryDirectory() as folder:
+            model, output = pathlib.Path(folder) / "model", pathlib.Path(folder) / "int8"
+            shutil.copytree(STORIES, model, copy_function=shutil.copyfile)
+            with open(model / "tokenizer.json", "a", encoding="utf-8") as file:
+                file.write(" " * (4 << 20))
+            command = [BINARY, "quantize", model, "--no-calibration", "-o", output]
+            for output_is_there in (False, True):
+                if output_is_there:
+                    output.mkdir()
+                # Python ignores the signal that a file of that size would end the process with.
+                failed = subprocess.run(command, capture_output=True, text=True, restore_signals=False, timeout=120,
+                                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20)))
+                self.assertNotEqual(failed.returncode, 0)
+                self.assertIn(f"cannot write '{output}/tokenizer.json': File too large", failed.stderr)
+                self.assertEqual(output.exists(), output_is_there)
+                self.assertEqual(list(output.glob("*")), [])
+            done = run(*command[1:])
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     @unittest.skipUnless((TOKENIZERS / "qwen2.5").exists(), "../shared/data/tokenizers is missing")
     def test_experts_are_rounded_to_nearest(self):
