@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <optional>
 
 #include "base/json.h"
 
@@ -21,12 +22,13 @@ std::string place_of(const SpeedSubject& subject) {
 
 json::object json_row(const SpeedSubject& subject, const SpeedResult& result) {
   const SpeedSummary summary = summarize_speed(result);
+  const std::optional<double> std = summary.tokens_per_s_std;
   return {
       {"phase", name_of(result.speed_case.phase)},
       {"batch_size", result.speed_case.batch_size},
       {"context_len", result.speed_case.context_len},
       {"tokens_per_s", summary.tokens_per_s},
-      {"tokens_per_s_std", summary.tokens_per_s_std},
+      {"tokens_per_s_std", std ? json::value(*std) : json::value()},
       {"read_gb_per_s", summary.read_gb_per_s},
       {"peak_tflop_per_s", summary.peak_tflop_per_s},
       {"limit_share", summary.limit_share},
@@ -65,13 +67,13 @@ std::string speed_markdown(const SpeedSubject& subject, const std::vector<SpeedR
     const SpeedSummary summary = summarize_speed(result);
     fmt::format_to(
         std::back_inserter(text),
-        "| {} | {} | {} | {} | {:.1f} | {:.1f} | {:.2f} | {:.1f} | {:.3f} | {} | {:.1f} % |\n",
+        "| {} | {} | {} | {} | {:.1f} | {} | {:.2f} | {:.1f} | {:.3f} | {} | {:.1f} % |\n",
         name_of(result.speed_case.phase),
         result.speed_case.batch_size,
         result.speed_case.context_len,
         result.speed_case.num_tokens,
         summary.tokens_per_s,
-        summary.tokens_per_s_std,
+        summary.tokens_per_s_std ? fmt::format("{:.1f}", *summary.tokens_per_s_std) : "",
         summary.step_ms,
         summary.read_gb_per_s,
         summary.peak_tflop_per_s,

@@ -24,7 +24,8 @@ struct SpeedSubject {
 std::string speed_markdown(const SpeedSubject& subject, const std::vector<SpeedResult>& results);
 
 // One object a line: phase, batch_size, context_len, tokens_per_s, tokens_per_s_std, read_gb_per_s,
-// peak_tflop_per_s, limit_share, quantization; then what else is known of the row.
+// peak_tflop_per_s, limit_share, quantization; then what else is known of the row. Of one run
+// tokens_per_s_std is null.
 std::string speed_json_lines(const SpeedSubject& subject, const std::vector<SpeedResult>& results);
 
 }  // namespace millrace::bench

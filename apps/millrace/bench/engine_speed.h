@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -67,7 +68,7 @@ enum class SpeedLimit { kBandwidth, kCompute };
 // Means over the repetitions.
 struct SpeedSummary {
   double tokens_per_s = 0.0;
-  double tokens_per_s_std = 0.0;  // of the sample; 0 for a single repetition
+  std::optional<double> tokens_per_s_std;  // of the sample; none for a single repetition
   double step_ms = 0.0;
   double read_gb_per_s = 0.0;
   double peak_tflop_per_s = 0.0;

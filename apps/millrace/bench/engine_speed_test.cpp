@@ -162,7 +162,7 @@ SpeedResult given_result() {
 TEST(SpeedSummary, ComparesEachRunWithTheLimitsAroundIt) {
   const SpeedSummary summary = summarize_speed(given_result());
   EXPECT_DOUBLE_EQ(summary.tokens_per_s, (200.0 + 100.0) / 2);
-  EXPECT_NEAR(summary.tokens_per_s_std, 70.7107, 1e-4) << "of a sample";
+  EXPECT_NEAR(summary.tokens_per_s_std.value(), 70.7107, 1e-4) << "of a sample";
   EXPECT_DOUBLE_EQ(summary.step_ms, 15.0);
   EXPECT_DOUBLE_EQ(summary.read_gb_per_s, 30.0);
   EXPECT_DOUBLE_EQ(summary.peak_tflop_per_s, 1.0);
@@ -177,7 +177,7 @@ TEST(SpeedSummary, NamesTheLimitThatIsNearer) {
   EXPECT_EQ(summary.limit, SpeedLimit::kCompute);
   EXPECT_DOUBLE_EQ(summary.limit_share, (1.0 + 0.5) / 2) << "with attention's operations";
   result.samples.pop_back();
-  EXPECT_EQ(summarize_speed(result).tokens_per_s_std, 0.0) << "one run has no spread";
+  EXPECT_FALSE(summarize_speed(result).tokens_per_s_std) << "one run has no spread";
 }
 
 TEST(SpeedReport, HasTheKeysThatAreDocumentedFirst) {
@@ -212,6 +212,15 @@ TEST(SpeedReport, HasTheKeysThatAreDocumentedFirst) {
   EXPECT_EQ(value.at("quantization").as_string(), "none");
   EXPECT_DOUBLE_EQ(value.at("weight_bytes").to_number<double>(), 1.5e8) << "of a step";
   EXPECT_DOUBLE_EQ(value.at("attention_flop_share").to_number<double>(), 0.25);
+}
+
+// It was 0, as if all runs had been the same.
+TEST(SpeedReport, SaysNothingOfTheSpreadOfOneRun) {
+  SpeedResult once = given_result();
+  once.samples.pop_back();
+  const std::string line = speed_json_lines({}, {once});
+  EXPECT_TRUE(parse_json(line.substr(0, line.size() - 1))->at("tokens_per_s_std").is_null());
+  EXPECT_NE(speed_markdown({}, {once}).find("| 200.0 |  | 10.00 |"), std::string::npos);
 }
 
 TEST(SpeedReport, IsATableOfMarkdown) {
