@@ -8,6 +8,7 @@
 
 #include "base/json_fields.h"
 #include "base/math.h"
+#include "checkpoint/printable.h"
 
 namespace millrace {
 namespace {
@@ -97,15 +98,6 @@ constexpr std::array kFamilies = {
     },
 };
 
-// The text of a client's file, short enough for an error.
-std::string shown(std::string_view text) {
-  std::string result(text.substr(0, 80));
-  for (char& c : result) {
-    if (c < 0x20 || c > 0x7E) c = '?';
-  }
-  return result;
-}
-
 std::string known_architectures() {
   std::string known;
   for (const Family& family : kFamilies) {
@@ -139,7 +131,7 @@ Result<Family> find_family(const json::object& config) {
   return unsupported(
       fmt::format(
           "architecture '{}' is not supported (supported: {})",
-          shown(class_name ? *class_name : *model_type),
+          printable(class_name ? *class_name : *model_type),
           known_architectures()
       ),
       class_name ? "architectures" : "model_type"
@@ -210,7 +202,7 @@ void refuse_activation(JsonFields& fields) {
   fields.refuse(
       ErrorCode::kUnsupported,
       "hidden_act",
-      fmt::format("activation '{}' is not supported (supported: silu)", shown(activation))
+      fmt::format("activation '{}' is not supported (supported: silu)", printable(activation))
   );
 }
 
@@ -223,7 +215,7 @@ void read_stored_quantization(JsonFields& fields, JsonFields quantization, Model
     fields.refuse(
         ErrorCode::kUnsupported,
         "quantization_config",
-        fmt::format("format '{}' is not supported (supported: int8, int4)", shown(format))
+        fmt::format("format '{}' is not supported (supported: int8, int4)", printable(format))
     );
   } else if (version != stored_weights_version(*config.stored_quantization)) {
     fields.refuse(
@@ -249,9 +241,35 @@ void read_quantization(JsonFields& fields, ModelConfig& config) {
       continue;
     }
     constexpr std::string_view kSupported = "awq, gptq, fp8, compressed-tensors";
-    const std::string what = fmt::format("weights quantized by '{}' are not", shown(method));
+    const std::string what = fmt::format("weights quantized by '{}' are not", printable(method));
     fields.refuse(
         ErrorCode::kUnsupported, key, fmt::format("{} supported ({} are)", what, kSupported)
+    );
+  }
+}
+
+// Another kind of attention that some layers have.
+void refuse_layer_types(JsonFields& fields, const ModelConfig& config) {
+  const json::value* layer_types = fields.find("layer_types");
+  if (layer_types == nullptr) return;
+  const json::array* types = layer_types->if_array();
+  if (types == nullptr || types->size() < static_cast<size_t>(config.num_layers)) {
+    fields.refuse(
+        ErrorCode::kInvalidArgument,
+        "layer_types",
+        fmt::format("'layer_types' must be a list of the types of {} layers", config.num_layers)
+    );
+    return;
+  }
+  for (const json::value& type : *types) {
+    const std::string name = type.is_string() ? std::string(type.get_string()) : "?";
+    if (name == "full_attention") continue;
+    fields.refuse(
+        ErrorCode::kUnsupported,
+        "layer_types",
+        fmt::format(
+            "layers of type '{}' are not supported (supported: full_attention)", printable(name)
+        )
     );
   }
 }
@@ -272,21 +290,7 @@ void refuse_sliding_window(JsonFields& fields, const Family& family, const Model
         fmt::format("sliding windows are not supported ({} tokens here)", *window)
     );
   }
-  const json::value* layer_types = fields.find("layer_types");
-  const json::array* types = layer_types == nullptr ? nullptr : layer_types->if_array();
-  if (types == nullptr) return;
-  for (const json::value& type : *types) {
-    if (type == "full_attention") continue;
-    const json::string* name = type.if_string();
-    fields.refuse(
-        ErrorCode::kUnsupported,
-        "layer_types",
-        fmt::format(
-            "layers of type '{}' are not supported (supported: full_attention)",
-            name == nullptr ? "?" : shown({name->data(), name->size()})
-        )
-    );
-  }
+  refuse_layer_types(fields, config);
 }
 
 std::optional<Llama3RopeScaling> read_llama3(JsonFields& rope) {
@@ -315,10 +319,7 @@ std::optional<Llama3RopeScaling> read_llama3(JsonFields& rope) {
   return scaling;
 }
 
-// One of the two spellings: `rope_parameters` holds the base as well, `rope_scaling` does not.
-void read_rope_object(JsonFields& rope, ModelConfig& config) {
-  const std::string type =
-      rope.string(rope.find("rope_type") != nullptr ? "rope_type" : "type").value_or("default");
+void refuse_partial_rotation(JsonFields& rope) {
   const double partial = rope.number("partial_rotary_factor", {}).value_or(1.0);
   if (partial != 1.0) {
     rope.refuse(
@@ -327,6 +328,13 @@ void read_rope_object(JsonFields& rope, ModelConfig& config) {
         fmt::format("partial rotary embeddings ({}) are not supported", partial)
     );
   }
+}
+
+// One of the two spellings: `rope_parameters` holds the base as well, `rope_scaling` does not.
+void read_rope_object(JsonFields& rope, ModelConfig& config) {
+  const std::string type =
+      rope.string(rope.find("rope_type") != nullptr ? "rope_type" : "type").value_or("default");
+  refuse_partial_rotation(rope);
   if (const std::optional<double> theta = rope.number("rope_theta", {.min = 1.0, .max = 1e12})) {
     config.rope_theta = *theta;
   }
@@ -336,21 +344,14 @@ void read_rope_object(JsonFields& rope, ModelConfig& config) {
     rope.refuse(
         ErrorCode::kUnsupported,
         "rope_type",
-        fmt::format("rope type '{}' is not supported (supported: default, llama3)", shown(type))
+        fmt::format("rope type '{}' is not supported (supported: default, llama3)", printable(type))
     );
   }
 }
 
 Result<void> read_rope(JsonFields& fields, ModelConfig& config) {
   config.rope_theta = fields.number("rope_theta", {.min = 1.0, .max = 1e12}).value_or(10000.0);
-  const double partial = fields.number("partial_rotary_factor", {}).value_or(1.0);
-  if (partial != 1.0) {
-    fields.refuse(
-        ErrorCode::kUnsupported,
-        "partial_rotary_factor",
-        fmt::format("partial rotary embeddings ({}) are not supported", partial)
-    );
-  }
+  refuse_partial_rotation(fields);
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     const json::object* object = fields.object(key);
     if (object == nullptr) continue;
@@ -428,7 +429,7 @@ void read_dtype(JsonFields& fields, ModelConfig& config) {
         ErrorCode::kUnsupported,
         key,
         fmt::format(
-            "dtype '{}' is not supported (supported: float32, float16, bfloat16)", shown(*name)
+            "dtype '{}' is not supported (supported: float32, float16, bfloat16)", printable(*name)
         )
     );
   }

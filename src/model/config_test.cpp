@@ -159,6 +159,12 @@ TEST(ModelConfig, RefusesSlidingWindowsInUseAndNoOthers) {
       error_of(kQwen2, R"({"layer_types": ["full_attention", "sliding_attention"]})").message,
       HasSubstr("layers of type 'sliding_attention'")
   );
+  for (const char* const types : {R"("sliding_attention")", R"(["full_attention"])", "{}"}) {
+    EXPECT_THAT(
+        error_of(kQwen2, fmt::format(R"({{"layer_types": {}}})", types)).message,
+        HasSubstr("'layer_types' must be a list of the types of 2 layers")
+    );
+  }
 }
 
 TEST(ModelConfig, RefusesWhatItDoesNotKnowByName) {
