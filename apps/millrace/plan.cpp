@@ -66,7 +66,9 @@ Result<MemoryPlanOptions> options_of(
   options.kv_dtype = kv_dtype->value_or(options.weight_dtype);
   options.block_size = flags.block_size;
   options.max_num_seqs = flags.max_num_seqs;
-  options.max_model_len = flags.max_model_len.value_or(0);
+  const Result<int32_t> max_model_len = max_model_len_of(config, flags.max_model_len);
+  if (!max_model_len) return max_model_len.error();
+  options.max_model_len = *max_model_len;
   options.num_threads = static_cast<int64_t>(num_available_cpus());
   options.max_num_batched_tokens = flags.max_num_batched_tokens.value_or(default_step_tokens(
       num_available_cpus(),

@@ -45,21 +45,6 @@ std::vector<TokenId> end_tokens(const ModelConfig& config, const GenerationDefau
   return ids;
 }
 
-Result<int32_t> model_len(const ModelConfig& config, const EngineConfig& engine) {
-  const int64_t own =
-      std::min<int64_t>(config.max_position_embeddings, std::numeric_limits<int32_t>::max());
-  if (!engine.max_model_len) return static_cast<int32_t>(own);
-  if (*engine.max_model_len <= own) return *engine.max_model_len;
-  return invalid_argument(
-      fmt::format(
-          "--max-model-len is {}; the model was made for at most {} tokens",
-          *engine.max_model_len,
-          own
-      ),
-      "--max-model-len"
-  );
-}
-
 Result<std::unique_ptr<WeightSource>> weights_of(
     Checkpoint& checkpoint, const ModelConfig& config, const LocalModelOptions& options
 ) {
@@ -137,7 +122,7 @@ struct LoadedRunner {
 Result<CpuModelOptions> cpu_options_of(
     const Checkpoint& checkpoint, const ModelConfig& config, const LocalModelOptions& options
 ) {
-  const Result<int32_t> longest = model_len(config, options.engine);
+  const Result<int32_t> longest = max_model_len_of(config, options.engine.max_model_len);
   if (!longest) return longest.error();
   CpuModelOptions model;
   model.dtype = options.dtype.value_or(automatic_dtype(config, checkpoint));
@@ -273,7 +258,7 @@ Result<LoadedRunner> load_cuda_runner(
     const LocalModelOptions& options,
     ThreadPool& threads
 ) {
-  const Result<int32_t> longest = model_len(config, options.engine);
+  const Result<int32_t> longest = max_model_len_of(config, options.engine.max_model_len);
   if (!longest) return longest.error();
   const Result<cuda::CudaRunnerOptions> cuda = cuda_options_of(options, *longest);
   if (!cuda) return cuda.error();
@@ -339,6 +324,16 @@ std::vector<TokenId> plain_ids(const Tokenizer& tokenizer, int64_t vocab_size, i
 DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint) {
   if (config.dtype) return *config.dtype;
   return checkpoint.vocabulary ? DType::kFloat16 : DType::kFloat32;
+}
+
+Result<int32_t> max_model_len_of(const ModelConfig& config, std::optional<int64_t> asked) {
+  const int64_t own =
+      std::min<int64_t>(config.max_position_embeddings, std::numeric_limits<int32_t>::max());
+  if (asked.value_or(own) <= own) return static_cast<int32_t>(asked.value_or(own));
+  return invalid_argument(
+      fmt::format("--max-model-len is {}; the model was made for at most {} tokens", *asked, own),
+      "--max-model-len"
+  );
 }
 
 Result<std::optional<Quantization>> quantization_of(
@@ -443,7 +438,7 @@ Result<LocalModel> load_null_model(LocalModelOptions options, NullEngineOptions 
   if (!defaults) return defaults.error();
   Result<ModelText> text = load_model_text(options.text, *checkpoint, config->vocab_size);
   if (!text) return text.error();
-  const Result<int32_t> longest = model_len(*config, options.engine);
+  const Result<int32_t> longest = max_model_len_of(*config, options.engine.max_model_len);
   if (!longest) return longest.error();
 
   null_engine.vocab_size = config->vocab_size;

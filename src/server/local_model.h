@@ -80,6 +80,10 @@ Result<std::optional<Quantization>> quantization_of(
     const ModelConfig& config, std::optional<Quantization> asked
 );
 
+// The longest sequence, which is at most what the model was made for. kInvalidArgument: more was
+// asked for. REQUIRES: at least 1, if it was.
+Result<int32_t> max_model_len_of(const ModelConfig& config, std::optional<int64_t> asked);
+
 // Opens, checks and loads a model and starts its engine. Of a group: in rank 0.
 Result<LocalModel> load_local_model(LocalModelOptions options);
 

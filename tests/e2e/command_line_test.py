@@ -153,6 +153,12 @@ class Basics(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("sequences of", done.stdout)
 
+    def test_plan_refuses_the_lengths_that_serve_refuses(self):
+        for command in (["plan"], ["serve", "--load-format", "dummy", "--port", "0"]):
+            done = run(command[0], ROOT / "configs" / "Qwen2-0.5B", *command[1:], "--max-model-len", "100M")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, r"--max-model-len is \d+; the model was made for at most \d+ tokens\n$")
+
 
 @unittest.skipUnless(STORIES.exists(), "../shared/data/models/stories260k is missing")
 class Quantize(unittest.TestCase):
