@@ -37,8 +37,9 @@ class Exchange {
   bool begin_stream(Response head) { return channel_->begin_stream(std::move(head)); }
 
   // Adds bytes to the stream; never blocks. What is written before the socket is ready leaves in
-  // one piece. False: the stream has ended, the client is gone, or it reads so slowly that
-  // `stream_buffer_bytes_max` is full; then the connection is cut. Nobody else is delayed.
+  // one piece. False: the stream has ended, the client is gone, or it is more than
+  // `stream_buffer_bytes_max`, or twice the largest write, behind; then the connection is cut.
+  // Nobody else is delayed.
   bool write(std::string_view bytes) { return channel_->write({&bytes, 1}); }
   bool write(std::initializer_list<std::string_view> pieces) {
     return channel_->write({pieces.begin(), pieces.size()});

@@ -26,8 +26,9 @@ struct HttpLimits {
   size_t progress_bytes_min = 1024;
 
   // Memory of one connection.
-  size_t stream_buffer_bytes_max = size_t{256} << 10;  // not yet taken by the socket; then cut
-  size_t socket_send_bytes = size_t{256} << 10;        // SO_SNDBUF, so that slow readers show
+  // Of a stream, not yet taken by the socket; then cut. Twice its largest event where that is more.
+  size_t stream_buffer_bytes_max = size_t{256} << 10;
+  size_t socket_send_bytes = size_t{256} << 10;  // SO_SNDBUF, so that slow readers show
 
   // All connections together. Beyond the maximum a few surplus ones are accepted, each for one
   // request: essential routes (health) answer, all others 503. Beyond those, accepting pauses.

@@ -1,5 +1,6 @@
 #include "http/response_channel.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/prefetch.h"
@@ -64,7 +65,10 @@ bool ResponseChannel::write(std::span<const std::string_view> pieces) {
     if (stage_ != Stage::kStreaming || is_client_gone()) return false;
     std::string& buffer = direct_ != nullptr ? *direct_ : pending_;
     const size_t num_bytes_held = buffer.size() + num_bytes_unsent_.load(std::memory_order_relaxed);
-    is_written = num_bytes_held == 0 || num_bytes_held + size <= buffer_bytes_max_;
+    // One large event says nothing of how the client reads, nor does what comes right behind it.
+    largest_write_bytes_ = std::max(largest_write_bytes_, size);
+    const size_t num_bytes_max = std::max(buffer_bytes_max_, 2 * largest_write_bytes_);
+    is_written = num_bytes_held + size <= num_bytes_max;
     if (is_written) {
       for (const std::string_view piece : pieces) buffer.append(piece);
     } else {

@@ -49,9 +49,9 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
 
   bool respond(Response response);
   bool begin_stream(Response head);
-  // Copies the pieces behind each other into the buffer. What does not fit while the client has
-  // taken nothing for so long cuts the stream; a single write larger than the whole buffer passes
-  // if nothing else waits.
+  // Copies the pieces behind each other into the buffer. What does not fit, since the client is so
+  // far behind, cuts the stream. The buffer holds `buffer_bytes_max`, or twice the largest write of
+  // this stream where that is more: otherwise one large event would cut whoever is sent the next.
   bool write(std::span<const std::string_view> pieces);
   bool finish();
   // The handler's end is gone. Without an answer this becomes a 500, an unfinished stream is cut.
@@ -121,6 +121,7 @@ class ResponseChannel : public std::enable_shared_from_this<ResponseChannel> {
   Stage stage_ = Stage::kWaiting;
   std::optional<Response> response_;
   std::string pending_;
+  size_t largest_write_bytes_ = 0;
   // Where write() puts its bytes instead, while the listener is told: what it writes needs no
   // memory of this answer's own.
   std::string* direct_ = nullptr;

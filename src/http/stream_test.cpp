@@ -253,6 +253,50 @@ TEST(Stream, OneEventLargerThanTheBufferPassesAlone) {
   EXPECT_EQ(peer.read_chunk(), "");
 }
 
+// Whoever read it at full speed was cut at the next token, for what the large one had left there.
+TEST(Stream, SmallEventsBehindALargeOneReachAClientThatReads) {
+  TestServer server([](HttpServerOptions& options) {
+    options.limits.stream_buffer_bytes_max = 64 << 10;
+    options.limits.socket_send_bytes = 16 << 10;
+  });
+  RawPeer peer(server.port(), 4096);
+  peer.send(kGetHold);
+  const std::shared_ptr<Exchange> held = server.take_held();
+  const std::string large(4 << 20, 'x');
+  const std::string small(1000, 'y');
+  held->begin_stream({});
+  EXPECT_TRUE(held->write(large));
+  std::string expected = large;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(held->write(small));
+    expected += small;
+  }
+  EXPECT_TRUE(held->finish());
+  const std::optional<PeerResponse> response = peer.read_response();
+  ASSERT_TRUE(response);
+  EXPECT_TRUE(response->body == expected);
+  EXPECT_EQ(server.counters().num_streams_cut, 0u);
+}
+
+TEST(Stream, ALargeEventIsNoLeaveToFallBehindForEver) {
+  TestServer server([](HttpServerOptions& options) {
+    options.limits.stream_buffer_bytes_max = 64 << 10;
+    options.limits.socket_send_bytes = 16 << 10;
+  });
+  RawPeer stopped(server.port(), 4096);
+  stopped.send(kGetHold);
+  const std::shared_ptr<Exchange> held = server.take_held();
+  constexpr size_t kLargeBytes = 1 << 20;
+  held->begin_stream({});
+  EXPECT_TRUE(held->write(std::string(kLargeBytes, 'x')));
+  const std::string small(1000, 'y');
+  size_t num_written = 0;
+  while (num_written < 2 * kLargeBytes && held->write(small)) num_written += small.size();
+  EXPECT_GE(num_written, kLargeBytes - small.size());
+  EXPECT_LT(num_written, 2 * kLargeBytes) << "it was never cut";
+  EXPECT_TRUE(eventually([&] { return server.counters().num_streams_cut == 1; }));
+}
+
 // What a listener writes passes no buffer of the stream, but counts as if it did.
 TEST(Stream, AListenerThatWritesMoreThanTheBufferIsCut) {
   TestServer server([](HttpServerOptions& options) {
@@ -265,13 +309,13 @@ TEST(Stream, AListenerThatWritesMoreThanTheBufferIsCut) {
   std::atomic<int> num_refused = 0;
   exchange->listen(make_listener([&, exchange] {
     exchange->begin_stream({});
-    for (const size_t size : {3000UL, 1096UL, 1UL}) {
+    for (const size_t size : {2000UL, 2000UL, 96UL, 1UL}) {
       ++(exchange->write(std::string(size, 'x')) ? num_written : num_refused);
     }
   }));
   exchange->wake();
   EXPECT_TRUE(eventually([&] { return server.counters().num_streams_cut == 1; }));
-  EXPECT_EQ(num_written, 2);
+  EXPECT_EQ(num_written, 3);
   EXPECT_EQ(num_refused, 1);
   EXPECT_TRUE(server.is_well());
 }
