@@ -61,10 +61,13 @@ class GenerationCall::PromptSink final : public EventSink {
 };
 
 std::shared_ptr<GenerationCall> GenerationCall::make(
-    const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
+    const Services& services,
+    GenerationRequest request,
+    std::shared_ptr<http::Exchange> exchange,
+    TimePoint arrival
 ) {
   return std::shared_ptr<GenerationCall>(
-      new GenerationCall(services, std::move(request), std::move(exchange))
+      new GenerationCall(services, std::move(request), std::move(exchange), arrival)
   );
 }
 
@@ -73,12 +76,15 @@ GenerationCall::~GenerationCall() {
 }
 
 GenerationCall::GenerationCall(
-    const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
+    const Services& services,
+    GenerationRequest request,
+    std::shared_ptr<http::Exchange> exchange,
+    TimePoint arrival
 )
     : services_(services),
       request_(std::move(request)),
       exchange_(std::move(exchange)),
-      arrival_(Clock::now()),
+      arrival_(arrival),
       writer_(make_answer_writer(
           request_,
           services_.text.tokenizer,
@@ -86,6 +92,8 @@ GenerationCall::GenerationCall(
       )) {}
 
 void GenerationCall::start() {
+  // It may have waited long for this thread, and its prompt may take long.
+  if (exchange_->is_client_gone()) return log_end("client gone");
   services_.calls.add(id_of(request_, *exchange_), weak_from_this());
   exchange_->listen(shared_from_this());
   exchange_->on_client_gone([weak = weak_from_this()] {

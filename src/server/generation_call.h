@@ -51,8 +51,12 @@ class GenerationCall final : public http::WakeListener,
     bool logs_requests = false;  // a line for each call, not only for what went wrong here
   };
 
+  // `arrival`: when the request came; time limits and the time to the first token count from there.
   static std::shared_ptr<GenerationCall> make(
-      const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
+      const Services& services,
+      GenerationRequest request,
+      std::shared_ptr<http::Exchange> exchange,
+      TimePoint arrival
   );
 
   ~GenerationCall() override;
@@ -75,7 +79,10 @@ class GenerationCall final : public http::WakeListener,
   };
 
   GenerationCall(
-      const Services& services, GenerationRequest request, std::shared_ptr<http::Exchange> exchange
+      const Services& services,
+      GenerationRequest request,
+      std::shared_ptr<http::Exchange> exchange,
+      TimePoint arrival
   );
 
   // On the thread of start().

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -55,7 +57,8 @@ class GenerationCallTest : public ::testing::Test {
   GenerationCallTest()
       : server_([this](http::HttpServerOptions& options) {
           const auto handler = [this](const std::shared_ptr<http::Exchange>& exchange) {
-            GenerationCall::make(services_, request_, exchange)->start();
+            auto call = GenerationCall::make(services_, request_, exchange, arrival_);
+            holds_call_ ? held_.set_value({exchange, call}) : call->start();
           };
           EXPECT_TRUE(
               options.router.add({.method = "POST", .pattern = "/call", .handler = handler}).ok()
@@ -83,7 +86,7 @@ class GenerationCallTest : public ::testing::Test {
   ScriptedEngine engine_;
   ModelText text_{.tokenizer = make_byte_tokenizer(), .chat_template = std::nullopt};
   ServerMetrics metrics_{"test", engine_.limits()};
-  TextWorkers workers_{1, 16};
+  TextWorkers workers_{TextWorkersOptions()};
   CallRegistry calls_;
   std::function<std::chrono::local_seconds()> now_ = [] { return std::chrono::local_seconds(); };
   http::WakeBatch wakes_;
@@ -98,6 +101,10 @@ class GenerationCallTest : public ::testing::Test {
       .local_now = now_,
       .log = log_};
   GenerationRequest request_;
+  TimePoint arrival_ = Clock::now();
+  // Whether the next call is handed over instead of started.
+  bool holds_call_ = false;
+  std::promise<std::pair<std::shared_ptr<http::Exchange>, std::shared_ptr<GenerationCall>>> held_;
   http::TestServer server_;
   http::RawPeer peer_;
 };
@@ -292,6 +299,31 @@ TEST_F(GenerationCallTest, CancelsWhatItsClientLeaves) {
   EXPECT_TRUE(http::eventually([&] { return calls_.all().empty(); }));
 }
 
+// Its prompt was rendered and tokenized, which kept those waiting whose clients were there.
+TEST_F(GenerationCallTest, DoesNothingForAClientThatHasLeftBeforeItsTurn) {
+  engine_.on_submit = [] { ADD_FAILURE() << "submitted"; };
+  holds_call_ = true;
+  send(completion("hi", 8, false));
+  auto [exchange, call] = held_.get_future().get();
+  peer_.close();
+  EXPECT_TRUE(http::eventually([&] { return exchange->is_client_gone(); }));
+  call->start();
+  EXPECT_TRUE(calls_.all().empty());
+}
+
+// It counted from when a text worker had time for the request.
+TEST_F(GenerationCallTest, CountsItsTimeFromTheArrival) {
+  arrival_ = Clock::now() - std::chrono::hours(2);
+  GenerationRequest request = completion("hi", 1, false);
+  request.fields.timeout_s = 3600.0;
+  send(std::move(request));
+  const size_t call = engine_.take();
+  EXPECT_EQ(engine_.request(call).deadline, arrival_ + std::chrono::hours(1));
+  engine_.text(call, 0, "a");
+  engine_.finish(call, 0, FinishReason::kLength);
+  receive();
+}
+
 TEST_F(GenerationCallTest, EndsAnAbortedCallWithWhatThereIs) {
   send(completion("hi", 8, false));
   const size_t call = engine_.take();
@@ -326,13 +358,11 @@ TEST_F(GenerationCallTest, HandsSaltTenantAndTimeLimitToTheEngine) {
   request.cache_salt = "pepper";
   request.tenant = "key-3";
   request.fields.timeout_s = 3600.0;
-  const TimePoint before = Clock::now();
   send(std::move(request));
   const EngineRequest seen = engine_.request(engine_.take());
   EXPECT_EQ(seen.cache_salt, "pepper");
   EXPECT_EQ(seen.tenant, "key-3");
-  ASSERT_TRUE(seen.deadline);
-  EXPECT_GE(*seen.deadline, before + std::chrono::hours(1));
+  EXPECT_EQ(seen.deadline, arrival_ + std::chrono::hours(1));
   engine_.finish(0, 0, FinishReason::kLength);
   receive();
 }

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <new>
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "server/generation_call.h"
 #include "server/protocol/abort_request.h"
 #include "server/protocol/api_error.h"
@@ -29,11 +31,10 @@ void refuse(const Serving& serving, http::Exchange& exchange, const Error& error
   exchange.respond(to_response(api_error));
 }
 
-// The time limit that a client's proxy states: seconds, in X-Request-Timeout. The shorter of the
-// two counts.
-Result<void> apply_timeout_header(const http::Request& http_request, GenerationRequest& request) {
-  const std::optional<std::string_view> header = http_request.header("x-request-timeout");
-  if (!header) return {};
+// The time limit that a client's proxy states: seconds, in X-Request-Timeout.
+Result<std::optional<double>> timeout_of(const http::Request& request) {
+  const std::optional<std::string_view> header = request.header("x-request-timeout");
+  if (!header) return std::optional<double>();
   double seconds = 0.0;
   const auto [end, ec] = std::from_chars(header->data(), header->data() + header->size(), seconds);
   if (ec != std::errc() || end != header->data() + header->size() || !(seconds > 0.0) ||
@@ -43,24 +44,36 @@ Result<void> apply_timeout_header(const http::Request& http_request, GenerationR
         "X-Request-Timeout"
     );
   }
-  std::optional<double>& timeout_s = request.fields.timeout_s;
-  timeout_s = timeout_s ? std::min(*timeout_s, seconds) : seconds;
-  return {};
+  return std::optional<double>(seconds);
 }
 
-// Reads the body and starts the call, or has a text worker start it.
-void begin(ApiState& state, const ExchangePtr& exchange, RequestReader read, bool is_short) {
+// Reads the body and starts the call, or has a text worker start it. Where this one has waited for
+// a text worker, the time may be up: a short one's the engine sees.
+void begin(
+    ApiState& state,
+    const ExchangePtr& exchange,
+    RequestReader read,
+    bool is_short,
+    TimePoint arrival
+) {
   Serving& serving = *state.serving();
+  const Result<std::optional<double>> timeout_s = timeout_of(exchange->request());
+  if (!timeout_s) return refuse(serving, *exchange, timeout_s.error());
+  if (!is_short && *timeout_s && to_seconds(Clock::now() - arrival) >= **timeout_s) {
+    return refuse(serving, *exchange, deadline_exceeded());
+  }
   Result<GenerationRequest> request = read(exchange->request().body, serving.request_context);
   if (!request) return refuse(serving, *exchange, request.error());
   request->tenant =
       state.keys().tenant_of(exchange->request().header("authorization").value_or(""));
-  if (auto timeout = apply_timeout_header(exchange->request(), *request); !timeout) {
-    return refuse(serving, *exchange, timeout.error());
+  // The shorter of the two counts.
+  if (*timeout_s) {
+    std::optional<double>& limit_s = request->fields.timeout_s;
+    limit_s = std::min(limit_s.value_or(**timeout_s), **timeout_s);
   }
   exchange->request().body = {};
   const bool starts_here = !is_short || request->api != Api::kChat;
-  auto call = GenerationCall::make(serving.services(), *std::move(request), exchange);
+  auto call = GenerationCall::make(serving.services(), *std::move(request), exchange, arrival);
   if (starts_here) return call->start();
   if (!serving.workers.try_post([call] { call->start(); })) {
     refuse(serving, *exchange, overloaded());
@@ -70,16 +83,21 @@ void begin(ApiState& state, const ExchangePtr& exchange, RequestReader read, boo
 // Of what a request may make fail, memory alone shows as an exception. It fails this request, and
 // no other; what start() does on another thread, it sees to itself.
 void begin_if_memory_lasts(
-    ApiState& state, const ExchangePtr& exchange, RequestReader read, bool is_short
+    ApiState& state,
+    const ExchangePtr& exchange,
+    RequestReader read,
+    bool is_short,
+    TimePoint arrival
 ) {
   try {
-    begin(state, exchange, read, is_short);
+    begin(state, exchange, read, is_short, arrival);
   } catch (const std::bad_alloc&) {
     refuse(*state.serving(), *exchange, out_of_memory());
   }
 }
 
 void generate(ApiState& state, const ExchangePtr& exchange, RequestReader read) {
+  const TimePoint arrival = Clock::now();
   Serving& serving = *state.serving();
   if (const auto refusal = http::check_json_content_type(exchange->request())) {
     if (serving.logs_requests) {
@@ -88,12 +106,15 @@ void generate(ApiState& state, const ExchangePtr& exchange, RequestReader read) 
     exchange->respond(render_refusal(*refusal));
     return;
   }
-  if (exchange->request().body.size() <= kShortBodyBytes) {
-    return begin_if_memory_lasts(state, exchange, read, true);
+  const size_t num_body_bytes = exchange->request().body.size();
+  if (num_body_bytes <= kShortBodyBytes) {
+    return begin_if_memory_lasts(state, exchange, read, true, arrival);
   }
-  const bool is_posted = serving.workers.try_post([&state, exchange, read] {
-    begin_if_memory_lasts(state, exchange, read, false);
-  });
+  const auto task = [&state, exchange, read, arrival] {
+    if (exchange->is_client_gone()) return;
+    begin_if_memory_lasts(state, exchange, read, false, arrival);
+  };
+  const bool is_posted = serving.workers.try_post(task, num_body_bytes);
   if (!is_posted) refuse(serving, *exchange, overloaded());
 }
 

@@ -10,4 +10,8 @@ Error overloaded() {
   };
 }
 
+Error deadline_exceeded() {
+  return {ErrorCode::kDeadlineExceeded, "the request's time limit has passed"};
+}
+
 }  // namespace millrace

@@ -26,7 +26,11 @@ Serving::Serving(
       wakes(engine_wakes),
       log(server_log),
       logs_requests(options.logs_requests),
-      workers(options.num_text_threads, options.num_text_tasks_waiting_max) {}
+      workers(
+          {.num_threads = options.num_text_threads,
+           .num_tasks_waiting_max = options.num_text_tasks_waiting_max,
+           .num_bytes_waiting_max = options.num_text_bytes_waiting_max}
+      ) {}
 
 GenerationCall::Services Serving::services() {
   return {

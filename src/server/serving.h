@@ -25,6 +25,7 @@ struct ServingOptions {
   bool logs_requests = false;                             // a line for each call that generates
   size_t num_text_threads = 1;
   size_t num_text_tasks_waiting_max = 4096;  // requests that wait for a text thread; then 503
+  size_t num_text_bytes_waiting_max = size_t{1} << 30;  // of their bodies; then 503
 };
 
 struct Serving {

@@ -36,12 +36,14 @@ void answer(const ApiState& state, const ExchangePtr& exchange, Answer make_answ
     return;
   }
   Serving& serving = *state.serving();
-  const bool is_posted = serving.workers.try_post([&serving, exchange, make_answer] {
+  const auto task = [&serving, exchange, make_answer] {
+    if (exchange->is_client_gone()) return;
     Result<std::string> body = make_answer(serving, exchange->request().body);
     exchange->respond(
         body ? http::json_response(200, *std::move(body)) : to_response(to_api_error(body.error()))
     );
-  });
+  };
+  const bool is_posted = serving.workers.try_post(task, exchange->request().body.size());
   if (!is_posted) exchange->respond(to_response(to_api_error(overloaded())));
 }
 

@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"
 
 from good_streams import GoodStreams, text_of  # noqa: E402
 from http_peer import request_bytes  # noqa: E402
-from server_process import Server, Setting, chat, completion, eventually, main  # noqa: E402
+from server_process import MODEL, Server, Setting, chat, completion, eventually, main  # noqa: E402
 
 LONG = 3000  # tokens; at 1000 a second, far longer than a test waits for a cancellation
 # A cancelled request should be gone within a step and 100 ms. What is asserted is what no busy machine misses.
@@ -88,6 +88,25 @@ class Leaving(unittest.TestCase):
                 peer.close()
         self.server.wait_until_idle(GONE_S)
         eventually(lambda: self.server.num_fds() <= fds, what="all descriptors closed")
+
+    def test_texts_of_clients_that_have_left_hold_up_nobody(self):
+        # All of them were tokenized, one after the other, before anybody else's.
+        body = {"model": MODEL, "prompt": "Once upon a time " * 1_000_000}
+        for path in ("/tokenize", "/v1/completions"):
+            self.use_server(Server("--text-threads", 1))
+            start = time.monotonic()
+            self.server.request("POST", path, body)
+            alone = time.monotonic() - start
+            gone = [self.server.peer() for _ in range(12)]
+            for peer in gone:
+                peer.send(request_bytes("POST", path, body))
+            start = time.monotonic()
+            for peer in gone:
+                peer.close()
+            self.assertEqual(self.server.request("POST", "/tokenize", {"model": MODEL, "prompt": "x"}).status, 200)
+            waited = time.monotonic() - start
+            print(f"  {path}: {alone:.2f} s alone; after 12 that have left a small one waits {waited:.2f} s")
+            self.assertLess(waited, 4 * alone + 1)
 
     def test_a_client_that_leaves_while_it_waits_in_the_queue_frees_its_place(self):
         self.use_server(Server("--max-num-seqs", 2))
@@ -183,6 +202,18 @@ class RunningOutOfTime(unittest.TestCase):
         self.assertGreater(len(events), 2)
         self.assertFalse(any("error" in event for event in events[:-2]))
         self.server.wait_until_idle(GONE_S)
+
+    def test_time_that_is_over_before_a_request_is_read_is_504(self):
+        # It counted from when a text worker had time for the request.
+        large = {"model": MODEL, "prompt": "Once upon a time " * 1_000_000}
+        with Server("--text-threads", 1) as server, server.peer() as ahead:
+            for fields, headers in (({}, {"X-Request-Timeout": "0.01"}), ({"timeout_s": 0.01}, {})):
+                ahead.send(request_bytes("POST", "/tokenize", large))
+                time.sleep(0.05)  # it is being read, or tokenized
+                body = completion(prompt="Once upon a time " * 200, **fields)
+                response = server.request("POST", "/v1/completions", body, headers)
+                self.assertEqual((response.status, response.error()["code"]), (504, "deadline_exceeded"), response)
+                self.assertEqual(ahead.read_response().status, 200)
 
     def test_a_request_whose_time_runs_out_in_the_queue_is_504_even_as_a_stream(self):
         with self.server.peer() as running:
