@@ -31,7 +31,9 @@ void end_process(int signal) {
 
 }  // namespace
 
-Result<std::unique_ptr<InterruptSignal>> InterruptSignal::make(const std::vector<int>& watched) {
+Result<std::unique_ptr<InterruptSignal>> InterruptSignal::make(
+    const std::vector<int>& watched, std::function<void()> handler
+) {
   const sigset_t set = set_of(watched);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   const int signals = ::signalfd(-1, &set, SFD_CLOEXEC);
@@ -40,12 +42,17 @@ Result<std::unique_ptr<InterruptSignal>> InterruptSignal::make(const std::vector
     return invalid_argument(fmt::format("cannot watch for signals: {}", std::strerror(errno)));
   }
   return std::unique_ptr<InterruptSignal>(
-      new InterruptSignal(http::UniqueFd(signals), http::UniqueFd(end))
+      new InterruptSignal(http::UniqueFd(signals), http::UniqueFd(end), std::move(handler))
   );
 }
 
-InterruptSignal::InterruptSignal(http::UniqueFd signals, http::UniqueFd end)
-    : signals_(std::move(signals)), end_(std::move(end)), thread_([this] { watch(); }) {}
+InterruptSignal::InterruptSignal(
+    http::UniqueFd signals, http::UniqueFd end, std::function<void()> handler
+)
+    : signals_(std::move(signals)),
+      end_(std::move(end)),
+      handler_(std::move(handler)),
+      thread_([this] { watch(); }) {}
 
 InterruptSignal::~InterruptSignal() {
   const uint64_t one = 1;

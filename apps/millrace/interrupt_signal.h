@@ -17,7 +17,10 @@ namespace millrace {
 // threads pass on to those they start that the signals are not for them.
 class InterruptSignal {
  public:
-  static Result<std::unique_ptr<InterruptSignal>> make(const std::vector<int>& signals = {SIGINT});
+  // `handler`: as set_handler(), for those signals too that came before and were held back.
+  static Result<std::unique_ptr<InterruptSignal>> make(
+      const std::vector<int>& signals = {SIGINT}, std::function<void()> handler = {}
+  );
   ~InterruptSignal();
   InterruptSignal(const InterruptSignal&) = delete;
   InterruptSignal& operator=(const InterruptSignal&) = delete;
@@ -27,7 +30,7 @@ class InterruptSignal {
   void set_handler(std::function<void()> handler);
 
  private:
-  InterruptSignal(http::UniqueFd signals, http::UniqueFd end);
+  InterruptSignal(http::UniqueFd signals, http::UniqueFd end, std::function<void()> handler);
   void watch();
 
   http::UniqueFd signals_;

@@ -1,11 +1,12 @@
 // `millrace serve`: the OpenAI-compatible server. Listens, loads the model, serves until SIGTERM or
-// SIGINT, drains, and is gone; a second signal ends the drain.
+// SIGINT, drains, and is gone; a second signal ends the drain. A signal while it loads ends it.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "failure.h"
+#include "interrupt_signal.h"
 #include "ranks.h"
 #include "record_flag.h"
 #include "serve_flags.h"
@@ -64,6 +66,13 @@ class StopSignals {
   sigset_t signals_;
   sigset_t before_ = {};
 };
+
+// There is nothing to drain yet, and nobody to tell a load that takes minutes to stop.
+[[noreturn]] void end_while_loading(ApiServer& server, Log& log) {
+  server.drain(Clock::now(), [] { return true; });
+  log.info("stopped while loading");
+  std::_Exit(EXIT_SUCCESS);
+}
 
 Result<LocalModel> load(
     const ServeFlags& flags, LocalModelOptions options, ApiServer& server, Log& log
@@ -121,7 +130,12 @@ Result<void> serve(const ServeFlags& flags) {
   log_addresses(**server, is_tls, **log);
 
   const TimePoint start = Clock::now();
+  Result<std::unique_ptr<InterruptSignal>> interrupt = InterruptSignal::make(
+      {SIGTERM, SIGINT}, [&server, &log] { end_while_loading(**server, **log); }
+  );
+  if (!interrupt) return interrupt.error();
   Result<LocalModel> model = load(flags, *std::move(model_options), **server, **log);
+  interrupt->reset();
   if (!model) return model.error();
   for (const std::string& line : model->start_lines) (*log)->info(line);
   (*server)->serve(*std::move(model), *std::move(serving_options));

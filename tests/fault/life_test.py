@@ -144,6 +144,26 @@ class Starting(unittest.TestCase):
             self.assertIn(hint, done.stderr, flags)
 
 
+    def test_a_signal_while_the_model_loads_ends_the_server(self):
+        # Signals waited until the model was there, which may take minutes.
+        model = pathlib.Path(__file__).resolve().parents[2] / "configs" / "Qwen2-0.5B"
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with tempfile.TemporaryDirectory() as folder:
+                uds = pathlib.Path(folder, "socket")
+                process = subprocess.Popen([Setting.binary, "serve", model, "--load-format", "dummy", "--uds", uds],
+                                           stderr=subprocess.PIPE, text=True)
+                with process:
+                    next(line for line in process.stderr if "listening on" in line)
+                    start = time.monotonic()
+                    process.send_signal(number)
+                    lines = process.stderr.read()
+                print(f"  {number.name}: stopped after {(time.monotonic() - start) * 1000:.0f} ms")
+                self.assertEqual(process.returncode, 0, lines)
+                self.assertIn("stopped while loading", lines)
+                self.assertNotIn("serving on", lines)
+                self.assertFalse(uds.exists())
+
+
 class Descriptors(unittest.TestCase):
     LIMIT = 64
 
