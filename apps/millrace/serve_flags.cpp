@@ -7,14 +7,37 @@
 #include <thread>
 
 #include "base/available.h"
+#include "base/json.h"
+#include "http/cors.h"
 #include "local_time.h"
 #include "record_flag.h"
+#include "server/api_keys.h"
 
 namespace millrace {
 namespace {
 
 Error wrong_value(const char* flag, const std::string& expected, const std::string& given) {
   return invalid_argument(fmt::format("{} must be {}, got '{}'", flag, expected, given), flag);
+}
+
+// One origin, or vLLM's spelling: a JSON list of them.
+Result<void> add_origins(const std::string& text, std::vector<std::string>& origins) {
+  std::vector<std::string> given = {text};
+  if (text.starts_with('[')) {
+    const Result<json::value> list = parse_json(text);
+    if (!list) return list.error();
+    given.clear();
+    for (const json::value& origin : list->as_array()) {
+      if (!origin.is_string()) return invalid_argument("must be a list of strings");
+      given.emplace_back(origin.get_string());
+    }
+  }
+  for (const std::string& each : given) {
+    Result<std::string> origin = http::parse_origin(each);
+    if (!origin) return origin.error();
+    origins.push_back(*std::move(origin));
+  }
+  return {};
 }
 
 void add_network_flags(CommandLine& line, ServeFlags& flags) {
@@ -26,7 +49,7 @@ void add_network_flags(CommandLine& line, ServeFlags& flags) {
   line.add_callback(
       "--api-key",
       [&flags](const std::string& key) -> Result<void> {
-        if (key.empty()) return invalid_argument("must not be empty");
+        if (auto checked = check_api_key(key); !checked) return checked.error();
         flags.api_keys.push_back(key);
         return {};
       },
@@ -43,11 +66,9 @@ void add_network_flags(CommandLine& line, ServeFlags& flags) {
   );
   line.add_callback(
       "--allowed-origins",
-      [&flags](const std::string& origin) -> Result<void> {
-        flags.allowed_origins.push_back(origin);
-        return {};
-      },
-      "origin of web pages that may use the server, or *; may be given several times"
+      [&flags](const std::string& text) { return add_origins(text, flags.allowed_origins); },
+      "scheme://host[:port] of web pages that may use the server, or *; may be given several "
+      "times, or as a JSON list"
   );
 }
 
@@ -125,10 +146,24 @@ size_t threads_or(int32_t given, size_t otherwise) {
   return given > 0 ? static_cast<size_t>(given) : std::max<size_t>(otherwise, 1);
 }
 
+// Before the HTTP layer does, which knows no flags.
+Result<void> check_limits(const http::HttpLimits& limits) {
+  const Result<void> valid = http::validate(limits);
+  if (valid) return {};
+  const bool is_of_bodies = valid.error().where == "body_bytes_max";
+  const char* flag = is_of_bodies ? "--max-body-bytes" : "--max-connections";
+  return invalid_argument(fmt::format("{}: {}", flag, valid.error().message), flag);
+}
+
 Result<void> check_files(const ServeFlags& flags) {
   if (flags.ssl_certfile.empty() != flags.ssl_keyfile.empty()) {
     const char* flag = flags.ssl_certfile.empty() ? "--ssl-certfile" : "--ssl-keyfile";
     return invalid_argument(fmt::format("{} is missing: TLS takes both files", flag), flag);
+  }
+  if (!flags.uds.empty() && !flags.ssl_certfile.empty()) {
+    return invalid_argument(
+        "--uds takes no --ssl-certfile and --ssl-keyfile: a Unix socket speaks plain HTTP", "--uds"
+    );
   }
   return {};
 }
@@ -241,6 +276,7 @@ Result<ApiServerOptions> api_server_options_of(const ServeFlags& flags) {
   if (flags.max_connections) {
     options.limits.num_connections_max = static_cast<size_t>(*flags.max_connections);
   }
+  if (auto checked = check_limits(options.limits); !checked) return checked.error();
   options.num_io_threads = threads_or(flags.num_io_threads, num_available_cpus() - 1);
   options.api_keys = flags.api_keys;
   options.allowed_origins = flags.allowed_origins;

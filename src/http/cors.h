@@ -7,16 +7,21 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "http/request.h"
 #include "http/response.h"
 
 namespace millrace::http {
 
+// "*", or scheme://host[:port] as browsers write it in Origin: in lower case, without the scheme's
+// own port. The error completes the name of where `text` comes from.
+Result<std::string> parse_origin(std::string_view text);
+
 class CorsPolicy {
  public:
   // No origin is allowed: browsers keep all others out.
   CorsPolicy() = default;
-  // "https://example.org", or "*" for all.
+  // As parse_origin() gives them.
   explicit CorsPolicy(std::vector<std::string> allowed_origins)
       : allowed_origins_(std::move(allowed_origins)) {}
 

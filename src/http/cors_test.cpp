@@ -47,6 +47,42 @@ TEST(Cors, NamesTheOriginOnAnswersAndOnErrors) {
   );
 }
 
+TEST(Cors, ReadsOriginsAsBrowsersWriteThem) {
+  for (const auto& [text, expected] :
+       {std::pair("*", "*"),
+        std::pair("https://example.org", "https://example.org"),
+        std::pair("HTTPS://Example.org:443", "https://example.org"),
+        std::pair("http://localhost:3000", "http://localhost:3000"),
+        std::pair("http://[::1]:80", "http://[::1]"),
+        std::pair("https://127.0.0.1:80", "https://127.0.0.1:80"),
+        std::pair("chrome-extension://abc", "chrome-extension://abc")}) {
+    const Result<std::string> origin = parse_origin(text);
+    ASSERT_TRUE(origin) << text;
+    EXPECT_EQ(*origin, expected);
+  }
+}
+
+// Any text was taken, and matched nothing.
+TEST(Cors, RefusesWhatNoOriginIs) {
+  for (const char* text :
+       {"",
+        "example.org",
+        "[\"*\"]",
+        "https://",
+        "https://a/",
+        "https://a b",
+        "https://a:",
+        "https://a:99999",
+        "https://a:+1",
+        "https://u@a",
+        "https://[::1",
+        "https://*.example.org",
+        "://a",
+        "null"}) {
+    EXPECT_FALSE(parse_origin(text)) << text;
+  }
+}
+
 TEST(Cors, AnswersPreflights) {
   TestServer server(allow({"*"}));
   const PeerResponse response =

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cstdint>
 
+#include "http/characters.h"
+
 namespace millrace {
 namespace {
 
@@ -27,6 +29,17 @@ bool equal_in_constant_time(std::string_view shown, std::string_view key) {
 }
 
 }  // namespace
+
+Result<void> check_api_key(std::string_view key) {
+  if (key.empty()) return invalid_argument("must not be empty");
+  if (!std::ranges::all_of(key, http::is_field_char)) {
+    return invalid_argument("must not hold line breaks or other control characters");
+  }
+  if (http::trim(key).size() != key.size()) {
+    return invalid_argument("must not begin or end with a space");
+  }
+  return {};
+}
 
 bool ApiKeys::admit(std::string_view authorization) const {
   return keys_.empty() || find(authorization).has_value();

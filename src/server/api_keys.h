@@ -7,7 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
+
 namespace millrace {
+
+// Whether clients can show this key: an HTTP field carries it, and loses spaces at its ends. The
+// error does not tell the key.
+Result<void> check_api_key(std::string_view key);
 
 class ApiKeys {
  public:

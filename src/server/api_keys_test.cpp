@@ -30,6 +30,14 @@ TEST(ApiKeys, NamesATenantForEachKeyWithoutTellingIt) {
   EXPECT_EQ(ApiKeys({}).tenant_of("Bearer secret-one"), "") << "nobody is asked for a key";
 }
 
+// They were taken, and no client could show them.
+TEST(ApiKeys, KeysThatNoFieldCarriesAreRefused) {
+  for (const char* key : {"", "abc ", " abc", "abc\t", "abc\n", "a\x01 b", "\x7f"}) {
+    EXPECT_FALSE(check_api_key(key)) << key;
+  }
+  for (const char* key : {"abc", "two words", "\xc3\xbc", "\"'$"}) EXPECT_TRUE(check_api_key(key));
+}
+
 TEST(ApiKeys, RefusesAllElse) {
   const ApiKeys keys({"secret"});
   for (const char* shown :

@@ -91,6 +91,15 @@ class ApiKeys(unittest.TestCase):
         self.assertFalse(any(KEY in line or "another" in line for line in self.server.lines), self.server.lines)
 
 
+class Origins(unittest.TestCase):
+    def test_a_json_list_means_its_origins(self):
+        # As vLLM spells it. The list was one origin, which nobody has.
+        for given, allowed in ((["*"], "*"), (["http://b", "http://A:80"], "http://a")):
+            with Server("--allowed-origins", json.dumps(given)) as server:
+                response = server.request("GET", "/health", headers={"Origin": "http://a"})
+                self.assertEqual(response.headers.get("access-control-allow-origin"), allowed)
+
+
 HOSTILE = ["x\nfake line", "x\r\n2026-01-01T00:00:00.000Z ERROR forged", "x\x1b[31mred", "x\0y", "x\u2028y", "x\u202ey",
            "x\x9b31m", 'x" status=200 y="', "x status=200", '","level":"error","z":"', "\\", "x" * 5000, "\x7f\x08\x08"]
 
