@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "base/error_reason.h"
@@ -31,6 +32,25 @@ Result<Api> read_url(const json::object& object) {
   return error;
 }
 
+// Where in `value` a number stands that no double holds: parsing made an infinity of it.
+std::optional<std::string> path_of_infinity(const json::value& value) {
+  if (const double* number = value.if_double()) {
+    return std::isfinite(*number) ? std::nullopt : std::optional<std::string>("");
+  }
+  if (const json::object* object = value.if_object()) {
+    for (const json::key_value_pair& entry : *object) {
+      const std::optional<std::string> path = path_of_infinity(entry.value());
+      if (path) return fmt::format(".{}{}", std::string_view(entry.key()), *path);
+    }
+  } else if (const json::array* array = value.if_array()) {
+    for (size_t i = 0; i < array->size(); ++i) {
+      const std::optional<std::string> path = path_of_infinity((*array)[i]);
+      if (path) return fmt::format("[{}]{}", i, *path);
+    }
+  }
+  return std::nullopt;
+}
+
 // All but the custom_id.
 Result<void> read_request(json::object& object, BatchRequestLine& line) {
   constexpr std::array<std::string_view, 4> kKeys = {"custom_id", "method", "url", "body"};
@@ -52,6 +72,10 @@ Result<void> read_request(json::object& object, BatchRequestLine& line) {
   json::value* body = object.if_contains("body");
   if (body == nullptr) return missing_field("body", "an object");
   if (!body->is_object()) return wrong_type("body", "an object", *body);
+  // As text it would become null, which asks for nothing.
+  if (const std::optional<std::string> path = path_of_infinity(*body)) {
+    return wrong_value("body" + *path, "a number that fits into 64 bits of floating point");
+  }
   line.body = to_json_text(*body);
   return {};
 }

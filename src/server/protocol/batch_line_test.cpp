@@ -67,6 +67,15 @@ TEST(BatchLine, NamesWhatIsWrongWithALine) {
        true,
        "unknown_parameter",
        "priority"},
+      // It became null, as if it had not been given.
+      {R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":{"temperature":1e400}})",
+       true,
+       "invalid_value",
+       "body.temperature must be a number"},
+      {R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":{"x":[1,{"y":-1e400}]}})",
+       true,
+       "invalid_value",
+       "body.x[1].y must be a number"},
   };
   for (const Case& wrong : cases) {
     const BatchRequestLine line = read_batch_request(wrong.line);
