@@ -135,30 +135,6 @@ TEST(KnownPatterns, AreLinearInRunsOfSpace) {
   EXPECT_EQ(split_with(KnownPattern::kLlama3, lines + "x").size(), 2U);
 }
 
-TEST(Regex, RefusesWhatItWouldReadOtherwise) {
-  for (const char* pattern :
-       {"\\h+", "[a-z&&[^b]]", "(?m:.)", "*a", "(", "[z-a]", "a{2,1}", "\\"}) {
-    const Result<Regex> compiled = Regex::compile(pattern);
-    ASSERT_FALSE(compiled) << pattern;
-    EXPECT_FALSE(compiled.error().message.empty());
-  }
-  EXPECT_FALSE(Regex::compile(std::string(100'000, 'a')));
-  EXPECT_FALSE(Regex::compile(std::string(200, '(') + std::string(200, ')')));
-}
-
-TEST(Regex, EndsTheSearchAtItsLimits) {
-  const Result<Regex> slow = Regex::compile("(a+)+b");
-  ASSERT_TRUE(slow);
-  EXPECT_TRUE(slow->find_all(std::string(40, 'a')).empty());
-}
-
-TEST(Regex, CountsEmptyMatchesOnce) {
-  const Result<Regex> any = Regex::compile("x*");
-  ASSERT_TRUE(any);
-  const std::vector<ByteRange> expected = {{0, 0}, {1, 3}, {4, 4}};
-  EXPECT_EQ(any->find_all("axxb"), expected);
-}
-
 TEST(PreTokenizer, WithoutStepsGivesOneWord) {
   EXPECT_THAT(words_of(PreTokenizer(), "a b"), ElementsAre("a b"));
 }

@@ -10,6 +10,7 @@
 #include <pcre2.h>
 
 #include "base/check.h"
+#include "text/regex_syntax.h"
 
 namespace millrace {
 namespace {
@@ -64,18 +65,6 @@ class Search {
   pcre2_match_data* data_;
 };
 
-Result<void> refuse_differences(std::string_view pattern) {
-  // The same text, another meaning: hexadecimal digits, intersection of classes, "dot matches all".
-  constexpr std::array<std::string_view, 4> kDifferent = {"\\h", "\\H", "&&", "(?m"};
-  for (const std::string_view text : kDifferent) {
-    if (pattern.find(text) != std::string_view::npos) {
-      return unsupported(fmt::format("the regular expression uses `{}`, which is not offered", text)
-      );
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 void Regex::CodeDeleter::operator()(pcre2_real_code_8* code) const {
@@ -88,26 +77,25 @@ Result<Regex> Regex::compile(std::string_view pattern) {
         "a regular expression of {} bytes; at most {} are read", pattern.size(), kPatternSizeMax
     ));
   }
-  Result<void> same = refuse_differences(pattern);
-  if (!same) return same.error();
+  const Result<std::string> translated = to_pcre2_syntax(pattern);
+  if (!translated) return translated.error();
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   CHECK(context != nullptr, "out of memory");
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context, kParenthesesNestMax);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  const auto* bytes = reinterpret_cast<PCRE2_SPTR>(pattern.data());
+  const auto* bytes = reinterpret_cast<PCRE2_SPTR>(translated->data());
   // Oniguruma knows neither callouts nor a lock on \C; both are off here for safety.
   constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
-  pcre2_code* code = pcre2_compile(bytes, pattern.size(), kOptions, &error, &offset, context);
+  pcre2_code* code = pcre2_compile(bytes, translated->size(), kOptions, &error, &offset, context);
   pcre2_compile_context_free(context);
   if (code == nullptr) {
     std::array<PCRE2_UCHAR, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());
+    // The position would be one of the translation.
     return invalid_argument(fmt::format(
-        "not a usable regular expression, at byte {}: {}",
-        offset,
-        reinterpret_cast<const char*>(text.data())
+        "not a usable regular expression: {}", reinterpret_cast<const char*>(text.data())
     ));
   }
   // Without the just-in-time compiler (no memory, other machine) matching is only slower.

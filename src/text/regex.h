@@ -16,10 +16,11 @@ namespace millrace {
 
 class Regex {
  public:
-  // Compiles `pattern` as Ruby's syntax of Oniguruma would read it, as far as the two engines
-  // agree:
-  // `^` and `$` match at lines. Refused by name: what PCRE2 reads otherwise (`\h`, `&&`, `(?m`).
-  // `\p{..}` follows the Unicode version of PCRE2, which is older than Oniguruma's.
+  // Compiles `pattern` as Oniguruma would read it: `^` and `$` match at lines. Refused by name:
+  // what PCRE2 would read otherwise and text/regex_syntax.h does not rewrite. What stays different:
+  // properties follow the Unicode version of PCRE2, which is older than Oniguruma's, and `(?i)`
+  // compares character by character, so that "ss" is not found as a case of U+00DF, and properties
+  // and POSIX sets stay what they are.
   static Result<Regex> compile(std::string_view pattern);
 
   // Non-overlapping matches from left to right. Empty matches count, except right after a match. A
