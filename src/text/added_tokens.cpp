@@ -172,8 +172,9 @@ std::vector<AddedTokenSegment> AddedTokens::split(
         (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
       continue;
     }
-    if (token.lstrip) begin = skip_space_left(text, std::min(covered, begin), begin);
+    if (token.lstrip) begin = covered < begin ? skip_space_left(text, covered, begin) : covered;
     if (token.rstrip) end = skip_space_right(text, end);
+    if (begin >= end) continue;  // the token before it took all of this one as white space
     if (covered < begin) segments.push_back({{covered, begin}, std::nullopt});
     segments.push_back({{begin, end}, token.id});
     covered = end;

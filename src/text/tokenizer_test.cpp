@@ -99,6 +99,19 @@ TEST(Tokenizer, CarriesPlainTextThroughTheNormalizer) {
   EXPECT_THAT(tokenizer.encode("<S>aa", {.plain_text = {&behind, 1}}), ElementsAre(20, 1));
 }
 
+// One of two tokens took the other as white space, and both were emitted. As the reference.
+TEST(Tokenizer, EmitsNoTokenThatTheOneBeforeItTook) {
+  const auto encoded = [](std::string_view flags, std::string_view text) {
+    return make(document(
+                    fmt::format(R"("added_tokens": [{{"id": 20, "content": "\n", {}}}],)", flags)
+                ))
+        .encode(text);
+  };
+  EXPECT_THAT(encoded(R"("lstrip": true, "rstrip": true)", "\n\na\n \n"), ElementsAre(20, 0, 20));
+  EXPECT_THAT(encoded(R"("rstrip": true)", "\n\n"), ElementsAre(20, 20));
+  EXPECT_THAT(encoded(R"("lstrip": true)", "a \n\n"), ElementsAre(0, 20, 20));
+}
+
 TEST(Tokenizer, ReadsInvalidUtf8AsReplacementCharacters) {
   const Tokenizer tokenizer = make(document(kAdded, R"("unk_token": "c",)"));
   EXPECT_EQ(tokenizer.encode("a\xFF\xE2\x82z"), tokenizer.encode("a\xEF\xBF\xBD\xEF\xBF\xBDz"));
