@@ -208,7 +208,6 @@ void Run::assign_attribute(const Target& target, Value value) {
 
 Run::Flow Run::execute(const SetBlock& statement) {
   Flow flow = Flow::kNext;
-  const auto before = scope_;
   Value text;
   {
     const Frame frame(*this);
