@@ -125,6 +125,11 @@ json::value array_or_null(const std::optional<json::array>& items) {
   return items ? json::value(*items) : json::value(nullptr);
 }
 
+// Templates build special tokens from them, such as <|user|>, which a marked role would break; and
+// no client can say anything with one of these words but what it means.
+constexpr std::string_view kRoles[] = {
+    "assistant", "developer", "function", "system", "tool", "user"};
+
 // Stands at the end of the message to be continued while it is rendered, as in Hugging Face's
 // apply_chat_template: what a template writes after it is cut off. Its space tells whether the
 // template trims messages.
@@ -209,7 +214,7 @@ Result<RenderedChat> ChatTemplate::render(const ChatInput& input) const {
     if (auto marked = mark_final_message(messages); !marked) return marked.error();
   }
   std::vector<jinja::Variable> variables;
-  variables.push_back({"messages", std::move(messages), true});
+  variables.push_back({"messages", std::move(messages), true, {"role", kRoles}});
   variables.push_back({"tools", array_or_null(input.tools), true});
   variables.push_back({"documents", array_or_null(input.documents), true});
   variables.push_back({"add_generation_prompt", input.add_generation_prompt, false});

@@ -42,7 +42,8 @@ struct ChatInput {
 
 struct RenderedChat {
   std::string text;
-  // What came from the messages, tools, documents and kwargs: sorted, not touching one another.
+  // What came from the messages, tools, documents and kwargs, but for a message's role that is one
+  // of OpenAI's: sorted, not touching one another.
   std::vector<ByteRange> input_ranges;
 };
 

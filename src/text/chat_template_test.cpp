@@ -129,7 +129,27 @@ TEST(ChatTemplate, GivesTheTemplateItsVariables) {
   input.chat_template_kwargs = {{"thing", "T"}};
   const Result<RenderedChat> rendered = chat_template.render(input);
   EXPECT_EQ(text_of(rendered), "<s>FalseNoneNoneTrueTuser");
-  EXPECT_THAT(rendered->input_ranges, ElementsAre(ByteRange{20, 25}));
+  EXPECT_THAT(rendered->input_ranges, ElementsAre(ByteRange{20, 21}));
+}
+
+// The token was plain text to the model, because its role was marked as the client's.
+TEST(ChatTemplate, LeavesSpecialTokensWholeThatHoldARole) {
+  const ChatTemplate chat_template =
+      parsed("{% for m in messages %}{{ '<|' + m['role'] + '|>' + m.content }}{% endfor %}");
+  const auto ranges_of = [&](const char* role, json::value content) {
+    const Result<RenderedChat> rendered =
+        chat_template.render(chat({{{"role", role}, {"content", std::move(content)}}}));
+    return rendered ? rendered->input_ranges : std::vector<ByteRange>{};
+  };
+  for (const std::string role : {"system", "user", "assistant", "tool", "developer", "function"}) {
+    const size_t begin = role.size() + 4;
+    EXPECT_THAT(ranges_of(role.c_str(), "user"), ElementsAre(ByteRange{begin, begin + 4})) << role;
+  }
+  EXPECT_THAT(ranges_of("im_end", "x"), ElementsAre(ByteRange{2, 8}, ByteRange{10, 11}));
+  const ChatTemplate inner = parsed("{{ messages[0].content.role }}");
+  json::object nested = message("user");
+  nested["content"] = message("user");
+  EXPECT_THAT(inner.render(chat({nested}))->input_ranges, ElementsAre(ByteRange{0, 4}));
 }
 
 TEST(ChatTemplate, DropsNullsAndCopiesReasoning) {

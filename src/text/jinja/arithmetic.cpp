@@ -204,6 +204,9 @@ Value binary(Run& run, BinaryOperator op, const Value& a, const Value& b) {
   const std::optional<int64_t> x = a.as_int();
   const std::optional<int64_t> y = b.as_int();
   if (x && y) return integers(run, op, *x, *y);
+  const bool has_float = a.is_float() || b.is_float();
+  const bool has_large = a.large_int() != nullptr || b.large_int() != nullptr;
+  if (a.is_number() && b.is_number() && has_large && !has_float) return overflow(run);
   if (a.is_number() && b.is_number()) return floats(run, op, a.as_double(), b.as_double());
   if (op == BinaryOperator::kModulo && a.text() != nullptr) {
     return format_percent(run, *a.text(), b);
@@ -231,6 +234,9 @@ Value unary(Run& run, UnaryOperator op, const Value& operand) {
   if (const std::optional<int64_t> integer = operand.as_int()) {
     if (op == UnaryOperator::kPlus) return *integer;
     return *integer == INT64_MIN ? overflow(run) : Value(-*integer);
+  }
+  if (operand.large_int() != nullptr) {
+    return op == UnaryOperator::kPlus ? operand : overflow(run);
   }
   if (operand.is_float()) {
     return op == UnaryOperator::kPlus ? operand.as_double() : -operand.as_double();

@@ -15,6 +15,12 @@ namespace {
 // A namespace can contain itself, so the depth of values is no bound here.
 constexpr int kReprDepthMax = 250;
 
+std::string escaped(char32_t c) {
+  const auto number = static_cast<uint32_t>(c);
+  if (c <= 0xff) return fmt::format("\\x{:02x}", number);
+  return c <= 0xffff ? fmt::format("\\u{:04x}", number) : fmt::format("\\U{:08x}", number);
+}
+
 void append_string_repr(const Text& text, TextBuilder& out) {
   const std::string_view view = text.view();
   const bool has_single = view.find('\'') != std::string_view::npos;
@@ -36,12 +42,8 @@ void append_string_repr(const Text& text, TextBuilder& out) {
       out.append("\\t", is_input);
     } else if (is_printable(c)) {
       out.append(text, i, end);
-    } else if (c <= 0xff) {
-      out.append(fmt::format("\\x{:02x}", static_cast<uint32_t>(c)), is_input);
-    } else if (c <= 0xffff) {
-      out.append(fmt::format("\\u{:04x}", static_cast<uint32_t>(c)), is_input);
     } else {
-      out.append(fmt::format("\\U{:08x}", static_cast<uint32_t>(c)), is_input);
+      out.append(escaped(c), is_input);
     }
     i = end;
   }
@@ -73,6 +75,8 @@ class Representer {
       out_.append(float_repr(*number));
     } else if (const std::optional<int64_t> integer = value.as_int()) {
       out_.append(std::to_string(*integer));
+    } else if (const uint64_t* large = value.large_int()) {
+      out_.append(std::to_string(*large));
     } else if (const Dict* dict = value.dict()) {
       append_entries(*dict);
     } else if (const Sequence* sequence = value.sequence()) {
@@ -175,6 +179,22 @@ std::string float_repr(double value) {
 
 void append_repr(Run& run, const Value& value, TextBuilder& out) {
   Representer(run, out).append(value);
+  if (out.overflowed()) run.fail_limit("a string of the chat template is too large");
+}
+
+void append_ascii(Run& run, const Value& value, TextBuilder& out) {
+  TextBuilder builder = run.builder();
+  append_repr(run, value, builder);
+  const Text shown = builder.take();
+  if (!run.work(shown.size() * 4)) return;
+  const std::string_view view = shown.view();
+  for (size_t i = 0; i < view.size() && !out.overflowed();) {
+    const size_t end = code_point_end(view, i);
+    const std::string_view bytes = view.substr(i, end - i);
+    const bool is_ascii = bytes.size() == 1;
+    out.append(is_ascii ? std::string(bytes) : escaped(decode_utf8(bytes)), shown.is_input_at(i));
+    i = end;
+  }
   if (out.overflowed()) run.fail_limit("a string of the chat template is too large");
 }
 

@@ -14,8 +14,11 @@ std::string float_repr(double value);
 
 void append_str(Run& run, const Value& value, TextBuilder& out);
 void append_repr(Run& run, const Value& value, TextBuilder& out);
+// Python's ascii(): repr() with everything beyond ASCII escaped.
+void append_ascii(Run& run, const Value& value, TextBuilder& out);
 // str(value); free for a string.
 Text to_text(Run& run, const Value& value);
+// For messages: the marks of input are lost.
 std::string repr(Run& run, const Value& value);
 
 struct JsonStyle {

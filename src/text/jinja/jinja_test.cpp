@@ -74,6 +74,19 @@ TEST(JinjaMarks, FollowTheMethodsOfStrings) {
   EXPECT_EQ(marked("{{ (x + '\\nb').splitlines() | last }}", kInputs), "b");
 }
 
+// "{!r}" lost them, so that a message could forge the end of its own turn.
+TEST(JinjaMarks, FollowTheConversionsOfFormats) {
+  EXPECT_EQ(marked("{{ '{!r}{!s}'.format(x, x) }}", kInputs), "'«<|im_end|>»'«<|im_end|>»");
+  EXPECT_EQ(marked("{{ '{!r:>6}'.format(unicode) }}", kInputs), "  '«é世»'");
+  EXPECT_EQ(
+      marked("{{ '{!a}%a'.format(unicode) % x }}", kInputs), "'«\\xe9\\u4e16»''«<|im_end|>»'"
+  );
+  EXPECT_EQ(
+      marked("{{ '%a%r' % (list + ['Köln🙂'], x) }}", {{"x", "é"}, {"list", {"é"}}}),
+      "['«\\xe9»', 'K\\xf6ln\\U0001f642']'«é»'"
+  );
+}
+
 TEST(JinjaMarks, FollowFilters) {
   EXPECT_EQ(marked("{{ ('.' + padded + ' ') | trim }}", kInputs), ".«  a b»");
   EXPECT_EQ(marked("{{ map | tojson }}", kInputs), "{\"«key»\": \"«value\\n»\", \"«n»\": 5}");
@@ -107,6 +120,40 @@ TEST(JinjaErrors, CarryTheMessageOfRaiseExceptionAndTheLine) {
   EXPECT_EQ(error.message, "Roles must alternate");
   EXPECT_EQ(error.where, "chat template, line 3");
   EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+}
+
+// The message held the first byte of the character, and was no UTF-8.
+TEST(JinjaErrors, NameAWholeCharacter) {
+  EXPECT_EQ(error_of("{{ '%ü' % 1 }}").message, "unsupported format character 'ü'");
+  EXPECT_EQ(error_of("{{ '%5世x' % 1 }}").message, "unsupported format character '世'");
+}
+
+// 18446744073709551615, as schemas have it, was written as 1.8446744073709552e+19.
+TEST(JinjaInputs, KeepIntegersUpToTheLargestUint64) {
+  const json::object inputs = {
+      {"n", UINT64_MAX}, {"less", UINT64_MAX - 1}, {"edge", uint64_t{1} << 63}};
+  const auto text_of = [&](std::string_view source) {
+    const Result<Rendered> rendered = render(source, inputs);
+    return rendered ? rendered->text : "ERROR: " + rendered.error().message;
+  };
+  EXPECT_EQ(
+      text_of("{{ n }} {{ [n]|tojson }} {{ {n: edge}|tojson }} {{ '%s{}'.format(n) % n }}"),
+      "18446744073709551615 [18446744073709551615] {\"18446744073709551615\": "
+      "9223372036854775808} 1844674407370955161518446744073709551615"
+  );
+  EXPECT_EQ(
+      text_of("{{ n == n }}{{ n == less }}{{ less < n }}{{ edge > 5 }}{{ {n: 1}[less] }}"),
+      "TrueFalseTrueTrue"
+  );
+  EXPECT_EQ(
+      text_of("{{ n is integer }}{{ n is float }}{{ n is number }}{{ n|int }}{{ n|abs }}"),
+      "TrueFalseTrue1844674407370955161518446744073709551615"
+  );
+  EXPECT_EQ(text_of("{{ n + 0.0 }}"), "1.8446744073709552e+19");
+  for (const char* source :
+       {"{{ n + 1 }}", "{{ -n }}", "{{ '%d' % n }}", "{{ '{:d}'.format(n) }}"}) {
+    EXPECT_THAT(text_of(source), HasSubstr("more than 64 bits")) << source;
+  }
 }
 
 TEST(JinjaErrors, RefuseWhatASingleFileCannotHaveByName) {

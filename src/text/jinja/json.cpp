@@ -71,6 +71,7 @@ class JsonWriter {
     if (value.is_none()) return "null";
     if (const bool* truth = value.boolean()) return *truth ? "true" : "false";
     if (const double* number = value.floating()) return json_float(*number);
+    if (const uint64_t* large = value.large_int()) return std::to_string(*large);
     return value.as_int() ? std::to_string(*value.as_int()) : std::string();
   }
 

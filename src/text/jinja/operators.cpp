@@ -131,12 +131,7 @@ bool ordered(Comparison op, const T& a, const T& b) {
 // An int and a float compare exactly, as Python's do, and not after rounding the int.
 bool ordered_numbers(Comparison op, const Value& a, const Value& b) {
   if (a.as_int() && b.as_int()) return ordered(op, *a.as_int(), *b.as_int());
-  if (!a.as_int() && !b.as_int()) return ordered(op, a.as_double(), b.as_double());
-  return ordered(
-      op,
-      a.as_int() ? static_cast<long double>(*a.as_int()) : static_cast<long double>(a.as_double()),
-      b.as_int() ? static_cast<long double>(*b.as_int()) : static_cast<long double>(b.as_double())
-  );
+  return ordered(op, a.as_exact(), b.as_exact());
 }
 
 bool ordered_sequences(Run& run, Comparison op, const Sequence& a, const Sequence& b) {

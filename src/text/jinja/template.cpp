@@ -1,5 +1,7 @@
 #include "text/jinja/template.h"
 
+#include <algorithm>
+
 #include "text/jinja/parser.h"
 #include "text/jinja/run.h"
 
@@ -8,7 +10,13 @@ namespace {
 
 constexpr int kJsonDepthMax = 150;
 
-Value from_json(Run& run, const json::value& value, bool is_input, int depth) {
+bool is_own(const OwnWords& own, std::string_view member, const json::value& value) {
+  if (member != own.member || !value.is_string()) return false;
+  return std::ranges::find(own.words, std::string_view(value.get_string())) != own.words.end();
+}
+
+// A part of the variable, `depth` levels inside.
+Value from_json(Run& run, const json::value& value, const Variable& variable, int depth) {
   if (depth > kJsonDepthMax)
     return run.fail_limit("an input of the chat template is nested too deeply");
   if (run.failed()) return {};
@@ -20,16 +28,16 @@ Value from_json(Run& run, const json::value& value, bool is_input, int depth) {
     case json::kind::int64:
       return value.get_int64();
     case json::kind::uint64:
-      return static_cast<double>(value.get_uint64());  // does not fit in 63 bits
+      return Value(value.get_uint64());
     case json::kind::double_:
       return value.get_double();
     case json::kind::string:
-      return run.str(Text(std::string(value.get_string()), is_input));
+      return run.str(Text(std::string(value.get_string()), variable.is_input));
     case json::kind::array: {
       std::vector<Value> items;
       items.reserve(value.get_array().size());
       for (const json::value& item : value.get_array()) {
-        items.push_back(from_json(run, item, is_input, depth + 1));
+        items.push_back(from_json(run, item, variable, depth + 1));
       }
       return run.sequence(std::move(items));
     }
@@ -37,8 +45,10 @@ Value from_json(Run& run, const json::value& value, bool is_input, int depth) {
       Dict dict;
       dict.entries.reserve(value.get_object().size());
       for (const auto& [key, item] : value.get_object()) {
+        const bool is_own_word = depth == 1 && is_own(variable.own_words, key, item);
         dict.set(
-            run.str(Text(std::string(key), is_input)), from_json(run, item, is_input, depth + 1)
+            run.str(Text(std::string(key), variable.is_input)),
+            is_own_word ? run.str(item.get_string()) : from_json(run, item, variable, depth + 1)
         );
         if (run.failed()) return {};
       }
@@ -61,7 +71,7 @@ Result<Rendered> Template::render(
 ) const {
   Run run(*program_, limits_, now);
   for (const Variable& variable : variables) {
-    run.define(variable.name, from_json(run, variable.value, variable.is_input, 0));
+    run.define(variable.name, from_json(run, variable.value, variable, 0));
   }
   if (run.failed()) return run.error();
   Result<Text> text = run.render();

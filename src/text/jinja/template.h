@@ -3,14 +3,18 @@
 // raise_exception, strftime_now and a tojson that escapes nothing. Parsed once; render() is const
 // and may run in many threads.
 //
-// Known differences from Python: integers have 64 bits and overflow is an error; include, import,
-// from, extends, block and autoescape are refused by name, as are the filters filesizeformat,
-// pprint, random, urlize, wordwrap and xmlattr and the function lipsum; escape gives a plain
-// string; what Python would show with an address in it (a function, a generator) is an error.
+// Known differences from Python: integers have 64 bits and overflow is an error, while one of an
+// input that is beyond uint64 was read as a float; int / int rounds both to floats first; a float
+// literal beyond the range of floats is 0; the precision of a format ends at 400 digits, that of
+// str.format and % at 2^24; include, import, from, extends, block and autoescape are refused by
+// name, as are the filters filesizeformat, pprint, random, urlize, wordwrap and xmlattr and the
+// function lipsum; escape gives a plain string; what Python would show with an address in it (a
+// function, a generator) is an error.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,11 +29,19 @@ namespace millrace::jinja {
 
 struct Program;
 
-// One name that a template can use. Every string inside of an input is marked as such.
+// A member of objects and the values of it that are as good as the template's own.
+struct OwnWords {
+  std::string_view member;
+  std::span<const std::string_view> words;
+};
+
+// One name that a template can use. Every string inside of an input is marked as such, except for
+// `own_words` of the objects in `value`, if that is an array.
 struct Variable {
   std::string name;
   json::value value;
   bool is_input = true;
+  OwnWords own_words = {};
 };
 
 struct Rendered {

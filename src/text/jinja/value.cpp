@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "text/jinja/object.h"
 
@@ -21,8 +22,8 @@ int key_rank(const Value& value) {
 
 bool number_less(const Value& a, const Value& b) {
   if (a.as_int() && b.as_int()) return *a.as_int() < *b.as_int();
-  const double x = a.as_double();
-  const double y = b.as_double();
+  const long double x = a.as_exact();
+  const long double y = b.as_exact();
   // NaN needs a place as well, or the order is none.
   if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
   return x < y;
@@ -48,8 +49,14 @@ std::optional<int64_t> Value::as_int() const {
 }
 
 double Value::as_double() const {
+  return static_cast<double>(as_exact());
+}
+
+long double Value::as_exact() const {
+  static_assert(std::numeric_limits<long double>::digits >= 64);
   if (const double* number = floating()) return *number;
-  return static_cast<double>(as_int().value_or(0));
+  if (const uint64_t* large = large_int()) return static_cast<long double>(*large);
+  return static_cast<long double>(as_int().value_or(0));
 }
 
 bool Value::is_same(const Value& other) const {

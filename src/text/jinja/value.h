@@ -73,6 +73,9 @@ class Value {
   Value(None) : storage_(None{}) {}
   Value(bool value) : storage_(value) {}
   Value(int64_t value) : storage_(value) {}
+  // An int that JSON gave and int64 cannot hold; see large_int().
+  // REQUIRES: value > INT64_MAX.
+  explicit Value(uint64_t value) : storage_(value) {}
   Value(double value) : storage_(value) {}
   Value(std::shared_ptr<const Undefined> value) : storage_(std::move(value)) {}
   Value(std::shared_ptr<const Str> value) : storage_(std::move(value)) {}
@@ -85,13 +88,17 @@ class Value {
   bool is_undefined() const { return storage_.index() == 0; }
   bool is_none() const { return std::holds_alternative<None>(storage_); }
   bool is_bool() const { return std::holds_alternative<bool>(storage_); }
-  bool is_int() const { return std::holds_alternative<int64_t>(storage_); }
+  bool is_int() const {
+    return std::holds_alternative<int64_t>(storage_) || large_int() != nullptr;
+  }
   bool is_float() const { return std::holds_alternative<double>(storage_); }
   bool is_number() const { return is_bool() || is_int() || is_float(); }
 
   // Null when it is something else.
   const Undefined* undefined() const { return pointer<const Undefined>(); }
   const bool* boolean() const { return std::get_if<bool>(&storage_); }
+  // An int beyond int64: it is shown and compared as it is, and arithmetic with it overflows.
+  const uint64_t* large_int() const { return std::get_if<uint64_t>(&storage_); }
   const double* floating() const { return std::get_if<double>(&storage_); }
   const Text* text() const;
   const Sequence* sequence() const { return pointer<const Sequence>(); }
@@ -103,10 +110,12 @@ class Value {
     return shared == nullptr ? nullptr : *shared;
   }
 
-  // An int, or a bool as Python counts it.
+  // An int that is not large, or a bool as Python counts it.
   std::optional<int64_t> as_int() const;
   // Any number as a float. REQUIRES: is_number().
   double as_double() const;
+  // Any number exactly, by the 64 bits that a long double has. REQUIRES: is_number().
+  long double as_exact() const;
   // Identity as `is` sees it: the same object, or the same None or bool.
   bool is_same(const Value& other) const;
   // How deeply containers nest inside.
@@ -124,6 +133,7 @@ class Value {
       None,
       bool,
       int64_t,
+      uint64_t,
       double,
       std::shared_ptr<const Str>,
       std::shared_ptr<const Sequence>,

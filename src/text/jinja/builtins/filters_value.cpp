@@ -17,6 +17,7 @@ namespace {
 Value abs_filter(Run& run, const Value& self, const Arguments& arguments) {
   const Bound bound(run, arguments, "abs", {});
   if (self.is_float()) return std::fabs(self.as_double());
+  if (self.large_int() != nullptr) return self;
   const std::optional<int64_t> integer = self.as_int();
   if (integer) return *integer < 0 ? unary(run, UnaryOperator::kMinus, self) : Value(*integer);
   if (self.is_undefined()) return run.call(self, {});
@@ -75,6 +76,7 @@ Value int_filter(Run& run, const Value& self, const Arguments& arguments) {
     return number ? truncated(run, *number).value_or(otherwise) : otherwise;
   }
   if (const std::optional<int64_t> integer = self.as_int()) return *integer;
+  if (self.large_int() != nullptr) return self;
   if (!self.is_float()) return otherwise;
   if (std::isinf(self.as_double())) return run.fail("cannot convert float infinity to integer");
   return truncated(run, self.as_double()).value_or(otherwise);
@@ -128,6 +130,7 @@ Value round_filter(Run& run, const Value& self, const Arguments& arguments) {
   }
   if (method.view() == "common") {
     if (self.as_int()) return round_integer(run, *self.as_int(), precision);
+    if (self.large_int() != nullptr && precision >= 0) return self;
     return round_to(self.as_double(), precision);
   }
   const double scale = std::pow(10.0, static_cast<double>(precision));

@@ -98,7 +98,13 @@ Text format_number(Run& run, const FormatSpec& spec, const Value& value, size_t&
     sign_size = 0;
     return Text(to_utf8(static_cast<char32_t>(*integer)));
   }
-  if (integer && (spec.type == '\0' || kIntegerTypes.find(spec.type) != std::string_view::npos)) {
+  const bool is_integer_type =
+      spec.type == '\0' || kIntegerTypes.find(spec.type) != std::string_view::npos;
+  if (value.large_int() != nullptr && is_integer_type) {
+    run.fail_unsupported("an integer of more than 64 bits is not formatted");
+    return {};
+  }
+  if (integer && is_integer_type) {
     if (spec.precision) run.fail("Precision not allowed in integer format specifier");
     const bool is_negative = *integer < 0;
     const auto magnitude =

@@ -72,7 +72,11 @@ class BraceFormatter {
     const Text spec = at < view.size() ? text.slice(at + 1, view.size()) : Text();
     if (run_.failed()) return;
     if (conversion == 's') value = run_.str(to_text(run_, value));
-    if (conversion == 'r' || conversion == 'a') value = run_.str(repr(run_, value));
+    if (conversion == 'r' || conversion == 'a') {
+      TextBuilder shown = run_.builder();
+      conversion == 'r' ? append_repr(run_, value, shown) : append_ascii(run_, value, shown);
+      value = run_.str(shown);
+    }
     if (conversion != '\0' && conversion != 's' && conversion != 'r' && conversion != 'a') {
       run_.fail(fmt::format("Unknown conversion specifier {}", conversion));
     }

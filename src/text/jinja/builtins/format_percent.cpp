@@ -118,7 +118,10 @@ class PercentFormatter {
     const bool is_integer = std::string_view("diuxXo").find(type) != std::string_view::npos;
     const bool is_float = std::string_view("eEfFgG").find(type) != std::string_view::npos;
     if (!is_integer && !is_float) {
-      run_.fail(fmt::format("unsupported format character '{}'", type));
+      // `type` may be the first byte of several.
+      const size_t begin = at_ - 1;
+      const size_t end = code_point_end(view_, begin);
+      run_.fail(fmt::format("unsupported format character '{}'", view_.substr(begin, end - begin)));
       return;
     }
     if (value.is_undefined()) {
@@ -139,7 +142,7 @@ class PercentFormatter {
   void convert_number(char type, bool is_integer, FormatSpec spec, const Value& value) {
     Value number = value;
     spec.type = type == 'i' || type == 'u' ? 'd' : type;
-    if (is_integer && !value.as_int()) {
+    if (is_integer && value.is_float()) {
       const double real = value.as_double();
       const bool fits = real > -9.2e18 && real < 9.2e18;
       if (!fits || type == 'x' || type == 'X' || type == 'o') {
@@ -168,8 +171,10 @@ class PercentFormatter {
     TextBuilder builder = run_.builder();
     if (type == 's') {
       append_str(run_, value, builder);
-    } else {
+    } else if (type == 'r') {
       append_repr(run_, value, builder);
+    } else {
+      append_ascii(run_, value, builder);
     }
     Text text = builder.take();
     if (spec.precision) text = text.slice(0, text.byte_of(static_cast<size_t>(*spec.precision)));
