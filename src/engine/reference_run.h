@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <variant>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "engine/engine_event.h"
