@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/available.h"
 #include "base/check.h"
 #include "engine/event_queue.h"
 #include "model_flags.h"
