@@ -6,7 +6,6 @@
 #include "base/available.h"
 #include "base/check.h"
 #include "engine/event_queue.h"
-#include "model_flags.h"
 #include "model_location.h"
 
 namespace millrace {
