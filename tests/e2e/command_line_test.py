@@ -77,6 +77,7 @@ class Basics(unittest.TestCase):
             (["serve", "--engine", "null", "--tensor-parallel-size", "2"], "--engine null computes nothing"),
             (["generate", "--seed", "18446744073709551616"], "--seed"),
             (["generate", "--max-num-seqs", "0", "--prompt", "x"], "--max-num-seqs"),
+            (["serve", "--engine", "null", "--scheduling-policy", "fair"], "--scheduling-policy fair takes --engine cpu"),
             (["generate", "--prompt", "x", "--scheduling-policy", "lifo"], "fcfs, priority or fair"),
             (["serve", "--max-num-queued-req", "3"], "did you mean '--max-num-queued-reqs'"),
             (["serve", "--max-num-queued-reqs", "0"], "--max-num-queued-reqs must be 1 to 1000000"),

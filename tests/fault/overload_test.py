@@ -124,11 +124,11 @@ class Settings(unittest.TestCase):
     def test_the_server_tells_its_limits_wherever_they_come_from(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "flags.yaml")
-            path.write_text("max-num-queued-tokens: 64k\nscheduling_policy: fair\n")
+            path.write_text("max-num-queued-tokens: 64k\nscheduling_policy: priority\n")
             with Server("--max-result-bytes", "2M", "--config", path, env={"MILLRACE_MAX_NUM_QUEUED_REQS": "9"}) as server:
                 info = server.request("GET", "/server_info").json()
         self.assertEqual((info["max_num_queued_reqs"], info["max_num_queued_tokens"]), (9, 64000))
-        self.assertEqual((info["max_result_bytes"], info["schedule_policy"]), (2 << 20, "fair"))
+        self.assertEqual((info["max_result_bytes"], info["schedule_policy"]), (2 << 20, "priority"))
         self.assertEqual(info["max_num_live_seqs"], 4096)
 
     def test_the_prefix_cache_is_on_unless_it_is_turned_off(self):
