@@ -168,6 +168,9 @@ ResponseChannel::Taken ResponseChannel::take(std::string& stream_bytes) {
     taken.response = std::exchange(response_, std::nullopt);
     taken.is_stream = is_stream_;
     taken.progress = progress_locked();
+    // The connection's from here: they count as unsent until it says what the socket took. Between
+    // the two, a client that reads nothing had no bound.
+    num_bytes_unsent_.fetch_add(stream_bytes.size(), std::memory_order_relaxed);
     direct_ = nullptr;
   }
   notify(std::move(queued));
