@@ -128,9 +128,7 @@ class BatchRun {
     if (text.stop_string()) return;  // computed before the engine heard of the stop string
     choice.token_ids.push_back(event.token.id);
     if (!event.token.logprobs.empty()) choice.logprobs.push_back(std::move(event.token.logprobs));
-    const GenerationFields& fields = items_[live.index].fields;
-    if (event.is_stop_token && !fields.include_stop_str_in_output) return;  // no part of the text
-    show(live, index, text.push(event.token.id));
+    show(live, index, text.push(event));
     if (text.stop_string()) model_.engine->cancel(event.request, event.choice);
   }
 

@@ -31,7 +31,6 @@ class Turn {
  public:
   Turn(const Tokenizer& tokenizer, const BatchItem& item, const ChatBackend::OnText& on_text)
       : text_(tokenizer, item.fields, item.prompt, stop_strings_of(item.fields)),
-        includes_stop_(item.fields.include_stop_str_in_output),
         on_text_(on_text) {
     answer_.num_prompt_tokens = static_cast<int64_t>(item.prompt.size());
   }
@@ -42,8 +41,7 @@ class Turn {
   void take(const TokenEvent& event) {
     if (is_enough()) return;  // computed before the engine heard of it
     ++answer_.num_output_tokens;
-    if (event.is_stop_token && !includes_stop_) return;  // no part of the text
-    show(text_.push(event.token.id));
+    show(text_.push(event));
   }
 
   Result<ChatAnswer> finish(const FinishedEvent& event) {
@@ -63,7 +61,6 @@ class Turn {
   }
 
   ChoiceText text_;
-  bool includes_stop_;
   const ChatBackend::OnText& on_text_;
   ChatAnswer answer_;
   bool is_reader_gone_ = false;

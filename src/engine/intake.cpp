@@ -151,7 +151,7 @@ std::optional<Error> Intake::find_refusal(
 ) {
   if (request.deadline && *request.deadline <= now) {
     ++num_refused_[index_of(RefusalReason::kDeadline)];
-    return Error{ErrorCode::kDeadlineExceeded, "the request's time limit has passed"};
+    return deadline_passed();
   }
   std::optional<Admission::Refused> refused = admission_.check(claim);
   if (!refused) return std::nullopt;

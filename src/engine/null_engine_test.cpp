@@ -99,6 +99,15 @@ TEST(NullEngine, DrawsSeedsThatFollowFromItsOwn) {
   EXPECT_NE(tokens, tokens_of(2));
 }
 
+// Whole times were shorter than those to the first token, which count from there.
+TEST(NullEngine, TimesBeginWithTheCallersArrival) {
+  const auto engine = start_engine();
+  EngineRequest request = request_of(2);
+  request.arrival = Clock::now() - std::chrono::hours(1);
+  const TimePoint arrival = *request.arrival;
+  EXPECT_EQ(submit(*engine, request).finish()[0].finished[0].timings.arrival, arrival);
+}
+
 TEST(NullEngine, FillsInTimesAndCounts) {
   NullEngineOptions options = fast_options();
   options.time_to_first_token = milliseconds(3);

@@ -1,8 +1,14 @@
 #include "engine/refusal.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace millrace {
+
+Error deadline_passed(std::string where) {
+  return {ErrorCode::kDeadlineExceeded, "the request's time limit has passed", std::move(where)};
+}
 
 std::string_view name_of(RefusalReason reason) {
   switch (reason) {

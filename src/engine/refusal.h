@@ -4,7 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+
+#include "base/result.h"
 
 namespace millrace {
 
@@ -32,6 +35,9 @@ using RefusalCounts = std::array<int64_t, kRefusalReasons.size()>;
 constexpr size_t index_of(RefusalReason reason) {
   return static_cast<size_t>(reason);
 }
+
+// What is said of a request whose time had passed. `where`: the field that says how much it has.
+Error deadline_passed(std::string where = {});
 
 // "live_seqs", "queued_reqs", "queued_tokens", "result_bytes", "deadline" or "memory".
 std::string_view name_of(RefusalReason reason);

@@ -184,11 +184,13 @@ TEST(Stream, ManyAtOnceFromManyThreadsKeepTheirOrder) {
   odd.join();
 }
 
+void set_small_buffers(HttpServerOptions& options) {
+  options.limits.stream_buffer_bytes_max = 64 << 10;
+  options.limits.socket_send_bytes = 16 << 10;
+}
+
 TEST(Stream, ASlowReaderIsCutAndTheOthersAreNot) {
-  TestServer server([](HttpServerOptions& options) {
-    options.limits.stream_buffer_bytes_max = 64 << 10;
-    options.limits.socket_send_bytes = 16 << 10;
-  });
+  TestServer server(set_small_buffers);
   RawPeer slow(server.port(), 4096);
   slow.send(kGetHold);
   SseWriter to_slow(server.take_held());
@@ -255,10 +257,7 @@ TEST(Stream, OneEventLargerThanTheBufferPassesAlone) {
 
 // Whoever read it at full speed was cut at the next token, for what the large one had left there.
 TEST(Stream, SmallEventsBehindALargeOneReachAClientThatReads) {
-  TestServer server([](HttpServerOptions& options) {
-    options.limits.stream_buffer_bytes_max = 64 << 10;
-    options.limits.socket_send_bytes = 16 << 10;
-  });
+  TestServer server(set_small_buffers);
   RawPeer peer(server.port(), 4096);
   peer.send(kGetHold);
   const std::shared_ptr<Exchange> held = server.take_held();
@@ -279,10 +278,7 @@ TEST(Stream, SmallEventsBehindALargeOneReachAClientThatReads) {
 }
 
 TEST(Stream, ALargeEventIsNoLeaveToFallBehindForEver) {
-  TestServer server([](HttpServerOptions& options) {
-    options.limits.stream_buffer_bytes_max = 64 << 10;
-    options.limits.socket_send_bytes = 16 << 10;
-  });
+  TestServer server(set_small_buffers);
   RawPeer stopped(server.port(), 4096);
   stopped.send(kGetHold);
   const std::shared_ptr<Exchange> held = server.take_held();

@@ -1,7 +1,6 @@
 // Splits a body into server-sent events (WHATWG HTML, 9.2.6) as fast as a load generator must: an
 // event that lies whole in the bytes is not copied. Lines end in LF or CR LF; a lone CR, which no
-// server sends, is none. Of the fields `data` is of interest, and
-// `event` where it says "error".
+// server sends, is none. Of the fields `data` is of interest, and `event` where it says "error".
 // Not thread-safe.
 #pragma once
 

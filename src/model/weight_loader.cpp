@@ -17,15 +17,15 @@ namespace {
 
 constexpr size_t kPanelRows = WeightMatrix::kPanelRows;
 
-// By the bits of their exponents: one pass of integers that the compiler makes vectors of, over
+// By their bits without the sign: one pass of integers that the compiler makes vectors of, over
 // rows that are in the cache.
 bool are_finite(std::span<const float> values) {
-  constexpr int32_t kExponent = 0x7f800000;
-  int32_t largest = 0;
+  constexpr int32_t kInfinity = 0x7f800000;
+  int32_t has_other = 0;
   for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<int32_t>(value) & kExponent);
+    has_other |= static_cast<int32_t>((std::bit_cast<int32_t>(value) & 0x7fffffff) >= kInfinity);
   }
-  return largest != kExponent;
+  return has_other == 0;
 }
 
 }  // namespace

@@ -76,23 +76,6 @@ ForwardBatch forward_batch(std::span<const Tokens> pieces) {
   return batch;
 }
 
-// As the tensors are called.
-std::string_view name_of(MatrixKind kind) {
-  switch (kind) {
-    case MatrixKind::kQkv:
-      return "q_proj";
-    case MatrixKind::kAttentionOut:
-      return "o_proj";
-    case MatrixKind::kGateUp:
-      return "gate_proj";
-    case MatrixKind::kDown:
-      return "down_proj";
-    case MatrixKind::kHead:
-      break;
-  }
-  return "lm_head";
-}
-
 // Errors would be fed back by nothing, and the model be worse without a word.
 Error not_finite_error(const MatrixPlace& place) {
   const std::string layer =

@@ -346,7 +346,7 @@ TEST(QuantizeModel, RefusesToLearnFromWhatIsNotFinite) {
   ASSERT_FALSE(model);
   EXPECT_THAT(
       model.error().message,
-      testing::StartsWith("calibration: squares of the inputs of q_proj of layer 2 are not finite")
+      testing::StartsWith("calibration: squares of the inputs of qkv of layer 2 are not finite")
   );
 }
 

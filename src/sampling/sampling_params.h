@@ -15,10 +15,10 @@
 namespace millrace {
 
 // Bounds on lists from outside; far above any use, far below what would hurt. Of allowed_token_ids
-// there are as many as tokens.
+// there are as many as tokens; a bad word is up to two sequences, at a text's start and after a
+// space.
 constexpr size_t kLogitBiasMax = 1024;
-constexpr size_t kBadWordsMax =
-    1024;  // each as two sequences: at a text's start, and after a space
+constexpr size_t kBadWordsMax = 1024;
 constexpr size_t kBadWordTokensMax = 64;
 constexpr size_t kStopTokenIdsMax = 1024;
 

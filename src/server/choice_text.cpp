@@ -22,9 +22,9 @@ ChoiceText::ChoiceText(
     std::shared_ptr<const StopStrings> stops
 )
     : detokenizer_(tokenizer, fields.skip_special_tokens),
-      stops_(std::move(stops)),
+      includes_stop_(fields.include_stop_str_in_output),
       num_tokens_before_stop_(fields.sampling.min_tokens) {
-  if (stops_ != nullptr) matcher_.emplace(stops_, fields.include_stop_str_in_output);
+  if (stops != nullptr) matcher_.emplace(std::move(stops), includes_stop_);
   if (fields.echo) {
     for (const TokenId id : prompt) echo_ += detokenizer_.push(id);
   } else if (fields.continues_prompt) {
@@ -43,6 +43,11 @@ std::string_view ChoiceText::push(TokenId id) {
   return released_;
 }
 
+std::string_view ChoiceText::push(const TokenEvent& event) {
+  if (event.is_stop_token && !includes_stop_) return {};
+  return push(event.token.id);
+}
+
 std::string_view ChoiceText::finish() {
   if (has_stopped()) return {};
   const std::string_view rest = detokenizer_.finish();
@@ -54,7 +59,7 @@ std::string_view ChoiceText::finish() {
 
 std::optional<std::string> ChoiceText::stop_string() const {
   if (!has_stopped()) return std::nullopt;
-  return stops_->string(*matcher_->matched());
+  return std::string(matcher_->matched_string());
 }
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/id.h"
+#include "engine/engine_event.h"
 #include "server/generation_fields.h"
 #include "text/detokenizer.h"
 #include "text/stop_matcher.h"
@@ -38,6 +39,9 @@ class ChoiceText {
   // Stop strings count only in what comes after the first min_tokens tokens. Valid until the next
   // call.
   std::string_view push(TokenId id);
+  // The same of an event: the token that stopped a choice is part of the text only where stop
+  // strings are (include_stop_str_in_output).
+  std::string_view push(const TokenEvent& event);
 
   // The prompt's text, to be shown before all else; empty without echo. Called once, first.
   std::string take_echo() { return std::exchange(echo_, {}); }
@@ -52,10 +56,10 @@ class ChoiceText {
 
  private:
   IncrementalDetokenizer detokenizer_;
-  std::shared_ptr<const StopStrings> stops_;  // null: none
-  std::optional<StopStringMatcher> matcher_;
-  std::string released_;  // by the matcher, in the last call
+  std::optional<StopStringMatcher> matcher_;  // none: no stop strings
+  std::string released_;                      // by the matcher, in the last call
   std::string echo_;
+  bool includes_stop_;
   int32_t num_tokens_before_stop_;
   int32_t num_tokens_ = 0;
 };

@@ -363,6 +363,7 @@ TEST_F(GenerationCallTest, HandsSaltTenantAndTimeLimitToTheEngine) {
   EXPECT_EQ(seen.cache_salt, "pepper");
   EXPECT_EQ(seen.tenant, "key-3");
   EXPECT_EQ(seen.deadline, arrival_ + std::chrono::hours(1));
+  EXPECT_EQ(seen.arrival, arrival_);
   engine_.finish(0, 0, FinishReason::kLength);
   receive();
 }

@@ -11,7 +11,7 @@ namespace {
 Error error_of(const FinishedEvent& event) {
   if (event.error) return *event.error;
   if (event.reason == FinishReason::kDeadline) {
-    return {ErrorCode::kDeadlineExceeded, "the request's time limit has passed", "timeout_s"};
+    return deadline_passed("timeout_s");
   }
   return {ErrorCode::kCancelled, "the server is shutting down"};
 }
@@ -50,9 +50,7 @@ std::optional<GenerationProgress::News> GenerationProgress::take_token(
   ++usage_.num_output_tokens;
   std::optional<News> news(std::in_place);
   news->choice = index;
-  if (!event.is_stop_token || request_.fields.include_stop_str_in_output) {
-    news->text = choice.text.push(event.token.id);
-  }
+  news->text = choice.text.push(event);
   news->token = &event.token;
   news->is_stopped_by_text = choice.text.has_stopped();
   return news;

@@ -60,7 +60,7 @@ void begin(
   const Result<std::optional<double>> timeout_s = timeout_of(exchange->request());
   if (!timeout_s) return refuse(serving, *exchange, timeout_s.error());
   if (!is_short && *timeout_s && to_seconds(Clock::now() - arrival) >= **timeout_s) {
-    return refuse(serving, *exchange, deadline_exceeded());
+    return refuse(serving, *exchange, deadline_passed());
   }
   Result<GenerationRequest> request = read(exchange->request().body, serving.request_context);
   if (!request) return refuse(serving, *exchange, request.error());

@@ -10,8 +10,4 @@ Error overloaded() {
   };
 }
 
-Error deadline_exceeded() {
-  return {ErrorCode::kDeadlineExceeded, "the request's time limit has passed"};
-}
-
 }  // namespace millrace

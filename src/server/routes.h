@@ -13,9 +13,6 @@ namespace millrace {
 // What is said when the text workers have too much to do.
 Error overloaded();
 
-// What is said when a request's time limit was over before it was read.
-Error deadline_exceeded();
-
 // /v1/completions, /v1/chat/completions, /generate, /abort_request.
 Result<void> add_generation_routes(http::Router& router, ApiState& state);
 

@@ -1,6 +1,5 @@
 // One pass over the pattern that knows escapes, classes and groups, and copies what means the same.
-// What the engines find was compared code point by code point (Hugging Face `tokenizers` 0.23,
-// PCRE2 10.42): equal but for those that newer versions of Unicode assigned.
+// tests/parity/regex_parity.py compares what the engines find, character by character.
 #include "text/regex_syntax.h"
 
 #include <fmt/format.h>
@@ -17,8 +16,9 @@
 namespace millrace {
 namespace {
 
-// The inside of a class of what Oniguruma's `\w` matches. It takes ASCII and Latin-1 from a table
-// of their own, in which these numbers are words, and others (U+2074) are not.
+// What Oniguruma's `\w` matches, as the inside of a class: in one, and outside of any. There it
+// takes ASCII and Latin-1 from a table of their own, in which these numbers are words.
+constexpr std::string_view kWordOfClass = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view kWord =
     R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kSpace = R"(\p{White_Space})";
@@ -41,7 +41,7 @@ constexpr std::array<PosixSet, 12> kPosixSets = {{
     {"punct", R"(\p{P}\p{S})", ""},
     {"space", kSpace, kNoSpace},
     {"upper", R"(\p{Uppercase})", R"(\P{Uppercase})"},
-    {"word", R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})", ""},
+    {"word", kWordOfClass, ""},
     {"xdigit", "[:xdigit:]", "[:^xdigit:]"},
 }};
 
@@ -116,17 +116,15 @@ class SyntaxTranslator {
   }
 
   void escape() {
-    const std::string word = fmt::format("[{}]", kWord);
-    const std::string no_word = fmt::format("[^{}]", kWord);
     switch (peek(1)) {
       case 'w':
-        return replace(2, word, out_);
+        return replace(2, fmt::format("[{}]", kWord), out_);
       case 'W':
-        return replace(2, no_word, out_);
+        return replace(2, fmt::format("[^{}]", kWord), out_);
       case 'b':
-        return replace(2, fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word), out_);
+        return replace(2, fmt::format("(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))", kWord), out_);
       case 'B':
-        return replace(2, fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word), out_);
+        return replace(2, fmt::format("(?:(?<=[{0}])(?=[{0}])|(?<![{0}])(?![{0}]))", kWord), out_);
       default:
         return common_escape(out_);
     }
@@ -191,11 +189,11 @@ class SyntaxTranslator {
     if (!has_no_word) {
       out_ += fmt::format("[{}{}]", is_complement ? "^" : "", inside);
     } else if (inside.empty()) {
-      out_ += fmt::format("[{}{}]", is_complement ? "" : "^", kWord);
+      out_ += fmt::format("[{}{}]", is_complement ? "" : "^", kWordOfClass);
     } else if (is_complement) {
-      out_ += fmt::format("(?:(?=[{}])[^{}])", kWord, inside);
+      out_ += fmt::format("(?:(?=[{}])[^{}])", kWordOfClass, inside);
     } else {
-      out_ += fmt::format("(?:[^{}]|[{}])", kWord, inside);
+      out_ += fmt::format("(?:[^{}]|[{}])", kWordOfClass, inside);
     }
   }
 
@@ -211,7 +209,7 @@ class SyntaxTranslator {
     } else if (c != '\\') {
       copy(1, inside);
     } else if (peek(1) == 'w') {
-      replace(2, kWord, inside);
+      replace(2, kWordOfClass, inside);
     } else if (peek(1) == 'W') {
       at_ += 2;
       return true;

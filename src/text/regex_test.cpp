@@ -26,6 +26,8 @@ TEST(Regex, FindsTheWordsOfOniguruma) {
   EXPECT_THAT(matches("\\w+", "हिन्दी, e\u0301 ²"), ElementsAre("हिन्दी", "e\u0301", "²"));
   EXPECT_THAT(matches("\\W+", "ไม่ é⁴"), ElementsAre(" ", "⁴"));
   EXPECT_THAT(matches("[\\w-]+", "ไม่-a!"), ElementsAre("ไม่-a"));
+  EXPECT_THAT(matches("\\w|[\\W]", "²½"), ElementsAre("²", "½"));
+  EXPECT_THAT(matches("[\\w]|[^\\W]", "²½"), IsEmpty()) << "in a class they are no words";
   EXPECT_THAT(matches("[\\W]", "a-"), ElementsAre("-"));
   EXPECT_THAT(matches("[^\\W_]+", "aि_-"), ElementsAre("aि"));
   EXPECT_THAT(matches("[\\W_]+", "aि_-b"), ElementsAre("_-"));

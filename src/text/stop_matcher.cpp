@@ -69,7 +69,7 @@ std::string StopStringMatcher::push(std::string_view piece) {
     matched_ = stops_->nodes_[state_].stop;
     if (!matched_) continue;
     text.append(piece.substr(0, i + 1));
-    if (!include_stop_) text.resize(text.size() - stops_->string(*matched_).size());
+    if (!include_stop_) text.resize(text.size() - matched_string().size());
     return text;
   }
   text.append(piece);

@@ -20,8 +20,6 @@ class StopStrings {
   // they may be is for the caller to bound.
   explicit StopStrings(std::vector<std::string> strings);
 
-  const std::string& string(size_t index) const { return strings_[index]; }
-
  private:
   friend class StopStringMatcher;
 
@@ -62,6 +60,8 @@ class StopStringMatcher {
 
   // The index, in the list given, of the stop string that matched.
   std::optional<size_t> matched() const { return matched_; }
+  // It itself, as long as the stop strings live. REQUIRES: one matched.
+  const std::string& matched_string() const { return stops_->strings_[*matched_]; }
 
  private:
   std::shared_ptr<const StopStrings> stops_;

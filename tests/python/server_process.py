@@ -186,8 +186,14 @@ class ServerProcess:
         return time.monotonic() - start
 
     def rss_bytes(self):
+        return self._status_bytes("VmRSS")
+
+    def peak_rss_bytes(self):
+        return self._status_bytes("VmHWM")
+
+    def _status_bytes(self, name):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) * 1024
+        return int(re.search(name + r":\s+(\d+) kB", status).group(1)) * 1024
 
     def num_fds(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

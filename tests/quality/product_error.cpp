@@ -134,22 +134,6 @@ WeightMatrix widened(const WeightMatrix& weights) {
 
 }  // namespace
 
-std::string_view name_of(MatrixKind kind) {
-  switch (kind) {
-    case MatrixKind::kQkv:
-      return "qkv";
-    case MatrixKind::kAttentionOut:
-      return "attention_out";
-    case MatrixKind::kGateUp:
-      return "gate_up";
-    case MatrixKind::kDown:
-      return "down";
-    case MatrixKind::kHead:
-      return "head";
-  }
-  return "";
-}
-
 void ProductErrors::add(
     std::string name, const ModelWeights& weights, const std::optional<Quantization>& quantization
 ) {

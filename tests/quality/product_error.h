@@ -16,8 +16,6 @@
 
 namespace millrace {
 
-std::string_view name_of(MatrixKind kind);
-
 // What smoothing did to a model, which its rounded weights must be given to say what they say
 // (quantization/smoothing.h): x -> x * factor for the inputs, y -> y / factor for the outputs.
 // Empty: all 1.

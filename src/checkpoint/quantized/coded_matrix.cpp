@@ -244,20 +244,21 @@ Result<CodedMatrix> find_gptq(const Parts& parts, const QuantizationConfig& conf
   return matrix;
 }
 
-// Of rows that have `num_groups` scales each; 0: none, or more than one that is stated. The last
-// group may be short, so that the size does not follow from their number.
-size_t group_size_of_scales(
+// Of rows that have `num_groups` scales each, at least one; none: no size that is stated fits, or
+// more than one. The last group may be short, so that the size does not follow from their number.
+std::optional<size_t> group_size_of_scales(
     const QuantizationConfig& config, const CodedMatrix& matrix, size_t num_groups
 ) {
-  if (num_groups <= 1) return num_groups * matrix.num_columns;
+  if (num_groups == 1) return matrix.num_columns;
   if (config.group_sizes.empty()) {
-    return matrix.num_columns % num_groups == 0 ? matrix.num_columns / num_groups : 0;
+    if (matrix.num_columns % num_groups != 0) return std::nullopt;
+    return matrix.num_columns / num_groups;
   }
-  size_t found = 0;
+  std::optional<size_t> found;
   for (const int64_t stated : config.group_sizes) {
     const auto size = static_cast<size_t>(stated);
     if (div_ceil(matrix.num_columns, size) != num_groups) continue;
-    if (found != 0) return 0;
+    if (found) return std::nullopt;
     found = size;
   }
   return found;
@@ -285,7 +286,7 @@ Result<void> set_scales(
   const auto rows = static_cast<size_t>(shape[0]);
   const auto groups = static_cast<size_t>(shape[1]);
   size_t rows_per_scale = 1;
-  size_t group_size = group_size_of_scales(config, matrix, groups);
+  std::optional<size_t> group_size;
   bool fits = shape.size() == 2 && rows > 0 && groups > 0;
   const auto is_blocks = [&] {
     return config.block_rows > 0 &&
@@ -296,7 +297,8 @@ Result<void> set_scales(
     rows_per_scale = static_cast<size_t>(config.block_rows);
     group_size = static_cast<size_t>(config.block_columns);
   } else if (fits) {
-    fits = (rows == matrix.num_rows || (rows == 1 && groups == 1)) && group_size > 0;
+    group_size = group_size_of_scales(config, matrix, groups);
+    fits = (rows == matrix.num_rows || (rows == 1 && groups == 1)) && group_size;
   }
   if (!fits) {
     return Parts::wrong_shape(
@@ -310,7 +312,7 @@ Result<void> set_scales(
     );
   }
   matrix.num_groups = groups;
-  matrix.group_size = group_size;
+  matrix.group_size = *group_size;
   matrix.scales = {
       .bytes = parts.bytes(**scales),
       .storage = (*scales)->storage,
