@@ -17,15 +17,16 @@ namespace {
 
 constexpr size_t kPanelRows = WeightMatrix::kPanelRows;
 
-// By their bits without the sign: one pass of integers that the compiler makes vectors of, over
-// rows that are in the cache.
+// By their bits: with the sign cleared, one step of the exponent carries those that are not finite,
+// whose exponent is the last, into the sign. One pass of three operations of integers, which the
+// compiler makes vectors of, over rows that are in the cache.
 bool are_finite(std::span<const float> values) {
-  constexpr int32_t kInfinity = 0x7f800000;
-  int32_t has_other = 0;
+  constexpr uint32_t kExponentStep = 1U << 23;
+  uint32_t carried = 0;
   for (const float value : values) {
-    has_other |= static_cast<int32_t>((std::bit_cast<int32_t>(value) & 0x7fffffff) >= kInfinity);
+    carried |= (std::bit_cast<uint32_t>(value) & 0x7fffffffU) + kExponentStep;
   }
-  return has_other == 0;
+  return (carried >> 31) == 0;
 }
 
 }  // namespace

@@ -9,6 +9,10 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kKvCacheBytesDefaultMax = int64_t{4} << 30;  // as vLLM's on CPUs
+// What a server takes besides weights, scratch and KV cache: tokenizer, requests, answers,
+// connections. SmolLM2's takes 0.1 GB at first; in a container of 700 MB whose rest the cache had,
+// it was killed.
+constexpr int64_t kOtherBytes = int64_t{256} << 20;
 
 }  // namespace
 
@@ -48,8 +52,12 @@ int64_t kv_cache_bytes(const MemoryPlan& plan, const LocalModelOptions& options)
   const int64_t one_sequence = blocks_each * plan.bytes_per_block();
   const double usable = static_cast<double>(one_sequence + plan.bytes_per_block()) *
                         static_cast<double>(options.engine.max_num_seqs);
+  // One sequence goes before what is only likely.
+  const int64_t free_bytes = plan.num_blocks * plan.bytes_per_block();
   const int64_t bound = std::min(
-      std::max(kKvCacheBytesDefaultMax, one_sequence), plan.num_blocks * plan.bytes_per_block()
+      {std::max(kKvCacheBytesDefaultMax, one_sequence),
+       std::max(free_bytes - kOtherBytes, one_sequence),
+       free_bytes}
   );
   return usable < static_cast<double>(bound) ? static_cast<int64_t>(usable) : bound;
 }

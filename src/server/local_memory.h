@@ -24,7 +24,8 @@ Result<MemoryPlan> plan_local_memory(
 );
 
 // What the KV cache may take: as asked, else what all sequences at their longest could use, up to
-// 4 GiB (or one whole sequence, if that is more) and to what is free.
+// 4 GiB (or one whole sequence, if that is more) and to what is free, less 256 MiB for all else
+// where a whole sequence leaves as much.
 int64_t kv_cache_bytes(const MemoryPlan& plan, const LocalModelOptions& options);
 
 }  // namespace millrace
