@@ -30,6 +30,25 @@ if(MILLRACE_FUZZ)
   add_custom_target(fuzzers)
 endif()
 
+# What most of the time of a file's compilation goes into, read once for all under a sanitizer. Not else: in a release build
+# g++ 12 warns about what comes out of a precompiled header by chance (GCC PR 105651), clang-tidy and clangd refuse it, and
+# headers that a file forgot to include would be missed.
+set(MILLRACE_COMMON_HEADERS <algorithm> <chrono> <functional> <memory> <optional> <span> <string> <string_view> <thread>
+    <variant> <vector> <boost/json.hpp> <fmt/format.h>)
+
+# millrace_read_once(<target> <first> [<headers>]): the common headers and these, for all targets that name the same <first>,
+# which is the first of them itself. They have the same flags.
+function(millrace_read_once target first)
+  if(NOT MILLRACE_SANITIZE)
+    return()
+  endif()
+  if(target STREQUAL first)
+    target_precompile_headers(${target} PRIVATE ${MILLRACE_COMMON_HEADERS} ${ARGN})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  endif()
+endfunction()
+
 # millrace_library(<folder> [PUBLIC <targets>] [PRIVATE <targets>]): the static library of src/<folder>, with its tests.
 function(millrace_library name)
   cmake_parse_arguments(ARG "" "" "PUBLIC;PRIVATE" ${ARGN})
@@ -62,6 +81,13 @@ function(millrace_library name)
     target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
     if(name IN_LIST MILLRACE_COMPUTING)
       target_compile_options(${name} PRIVATE ${MILLRACE_COMPUTING_FLAGS})
+      # Most kernels have flags of their own, and few headers.
+      if(NOT name MATCHES "^(kernels|emulated_amx)$")
+        millrace_read_once(${name} tensor)
+      endif()
+    else()
+      target_compile_options(${name} PRIVATE ${MILLRACE_OTHER_FLAGS})
+      millrace_read_once(${name} base)
     endif()
   else()
     add_library(${name} INTERFACE)
@@ -87,25 +113,13 @@ function(millrace_library name)
   endif()
 endfunction()
 
-# What most of the time of a test's compilation goes into, read once for all under a sanitizer. Not else: in a release build
-# g++ 12 warns about what comes out of a precompiled header by chance (GCC PR 105651), clang-tidy and clangd refuse it, and
-# headers that a test forgot to include would be missed.
-set(MILLRACE_TEST_HEADERS <algorithm> <chrono> <functional> <memory> <optional> <span> <string> <string_view> <thread> <variant>
-    <vector> <boost/json.hpp> <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h>)
-
 # millrace_test(<program> SOURCES <files> LINK <targets>): a GoogleTest program; each TEST becomes a ctest of its own.
 function(millrace_test program)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${program} ${ARG_SOURCES})
   target_link_libraries(${program} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
   target_compile_options(${program} PRIVATE ${MILLRACE_TEST_FLAGS})
-  if(MILLRACE_SANITIZE)
-    if(program STREQUAL "base_test")
-      target_precompile_headers(base_test PRIVATE ${MILLRACE_TEST_HEADERS})
-    else()
-      target_precompile_headers(${program} REUSE_FROM base_test)
-    endif()
-  endif()
+  millrace_read_once(${program} base_test <gmock/gmock.h> <gtest/gtest.h>)
   # Only where it is used: what says the tree's place cannot come out of a cache that several trees share.
   foreach(source IN LISTS ARG_SOURCES)
     file(STRINGS ${source} uses REGEX "MILLRACE_SOURCE_DIR" LIMIT_COUNT 1)
@@ -114,7 +128,8 @@ function(millrace_test program)
     endif()
   endforeach()
   string(REGEX REPLACE "_test$" "" label ${program})
-  gtest_discover_tests(${program} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS ${label})
+  # Tests of several values have names of their own for each.
+  gtest_discover_tests(${program} DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES PROPERTIES TIMEOUT 600 LABELS ${label})
 endfunction()
 
 # millrace_run_alone(<test>): beside this test of a millrace_test() above ctest runs no other.

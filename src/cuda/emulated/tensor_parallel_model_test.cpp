@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <string>
 
 #include "cuda/emulated/group_communicator.h"
 #include "cuda/model/cuda_model_test_data.h"
@@ -124,7 +125,12 @@ TEST_P(TensorParallelOnDevice, WaitsForAllThatItReads) {
   EXPECT_EQ(run_together(test, 2), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TensorParallelOnDevice, testing::ValuesIn(kDenseFamilies));
+INSTANTIATE_TEST_SUITE_P(
+    ,
+    TensorParallelOnDevice,
+    testing::ValuesIn(kDenseFamilies),
+    [](const auto& family) { return std::string(name_of(family.param)); }
+);
 
 }  // namespace
 }  // namespace millrace::cuda

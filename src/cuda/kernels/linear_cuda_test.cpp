@@ -151,9 +151,13 @@ const Shape kShapes[] = {
 class LinearOnDevice : public testing::TestWithParam<LinearEpilogue> {};
 
 INSTANTIATE_TEST_SUITE_P(
-    Epilogues,
+    ,
     LinearOnDevice,
-    testing::Values(LinearEpilogue::kStore, LinearEpilogue::kAddToOut, LinearEpilogue::kSiluMul)
+    testing::Values(LinearEpilogue::kStore, LinearEpilogue::kAddToOut, LinearEpilogue::kSiluMul),
+    [](const auto& epilogue) {
+      if (epilogue.param == LinearEpilogue::kStore) return "Store";
+      return epilogue.param == LinearEpilogue::kAddToOut ? "AddToOut" : "SiluMul";
+    }
 );
 
 TEST_P(LinearOnDevice, IsNearTheExactProduct) {

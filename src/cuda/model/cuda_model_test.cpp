@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "cuda/kernels/operand_tiles.h"
 #include "cuda/model/cuda_model_test_data.h"
 #include "model/model_goldens.h"
@@ -50,7 +52,12 @@ TEST_P(FamiliesOnDevice, GivesTheSameBitsByGraphs) {
   EXPECT_EQ(run_prompt(*graphs, tokens, 12, 3), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FamiliesOnDevice, testing::ValuesIn(kDenseFamilies));
+INSTANTIATE_TEST_SUITE_P(
+    ,
+    FamiliesOnDevice,
+    testing::ValuesIn(kDenseFamilies),
+    [](const auto& family) { return std::string(name_of(family.param)); }
+);
 
 // A prompt, its last hidden state saved, then logits of the saved state alone.
 TEST(CudaModel, KeepsHiddenStates) {

@@ -1,5 +1,6 @@
 // Models of 8 and 4 bits on the emulated device: against the processor's float32 model of the very
 // weights they were rounded to, and against themselves.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -149,12 +150,16 @@ class QuantizedOnDevice : public testing::TestWithParam<std::tuple<ModelFamily, 
 };
 
 INSTANTIATE_TEST_SUITE_P(
-    All,
+    ,
     QuantizedOnDevice,
     testing::Combine(
         testing::ValuesIn(kDenseFamilies),
         testing::Values(QuantizedFormat::kInt8, QuantizedFormat::kInt4)
-    )
+    ),
+    [](const auto& both) {
+      const auto [family, format] = both.param;
+      return fmt::format("{}_{}", name_of(family), name_of(format));
+    }
 );
 
 // Found: up to 0.83 %, nearly all of it the bfloat16 of what is multiplied.
