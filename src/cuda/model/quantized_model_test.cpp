@@ -157,8 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
         testing::Values(QuantizedFormat::kInt8, QuantizedFormat::kInt4)
     ),
     [](const auto& both) {
-      const auto [family, format] = both.param;
-      return fmt::format("{}_{}", name_of(family), name_of(format));
+      const ModelFamily family = std::get<0>(both.param);
+      return fmt::format("{}_{}", name_of(family), name_of(std::get<1>(both.param)));
     }
 );
 
