@@ -151,7 +151,7 @@ const Shape kShapes[] = {
 class LinearOnDevice : public testing::TestWithParam<LinearEpilogue> {};
 
 INSTANTIATE_TEST_SUITE_P(
-    ,
+    Epilogues,
     LinearOnDevice,
     testing::Values(LinearEpilogue::kStore, LinearEpilogue::kAddToOut, LinearEpilogue::kSiluMul),
     [](const auto& epilogue) {
