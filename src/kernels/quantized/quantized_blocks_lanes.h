@@ -11,7 +11,6 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kTilePanels = 2;  // gate and up
 // Tokens that share a way through the panels: their inputs stay in the second cache, and each way
 // takes the weights from memory anew.
 constexpr TokenBlocks kBlocks = {
@@ -60,7 +59,7 @@ void run_few(const QuantizedTask& task, const TilePlace& place) {
           .sums = sums + (begin * kPanels + panel * count) * kLanes,
           .hint_bytes = task.output.hint_bytes,
       };
-      run_quantized_tile<Kernel, 1>(task, tile, count);
+      run_quantized_tile<Kernel, 1, Kernel::tile_tokens(1)>(task, tile, count);
     }
   }
   finish_tiles<typename Kernel::Dots::Floats>(task, place, tiles, sums);
@@ -92,11 +91,13 @@ template <class Kernel, size_t kPanels>
 void run_block(const QuantizedTask& task, const TilePlace& place) {
   alignas(64) float sums[kPanels * kBlocks.num_tokens_max * kLanes];
   constexpr size_t kTokensMax = Kernel::tile_tokens(kPanels);
+  constexpr size_t kShortTokensMax = kPanels == 1 ? kTokensMax : Kernel::short_tile_tokens();
   alignas(64) unsigned char unpacked[Kernel::kUnpacksPairs ? kBlockWeightBytes : 1];
-  const size_t num_tiles = (place.num_tokens + kTokensMax - 1) / kTokensMax;
-  const TokenTiles tiles(place.num_tokens, num_tiles);
   // Two tiles are soon done: the second finds all groups in the second cache.
-  const bool is_short = num_tiles <= 2;
+  const bool is_short = place.num_tokens <= 2 * kShortTokensMax;
+  const size_t tile_tokens = is_short ? kShortTokensMax : kTokensMax;
+  const size_t num_tiles = (place.num_tokens + tile_tokens - 1) / tile_tokens;
+  const TokenTiles tiles(place.num_tokens, num_tiles);
   const bool unpacks = Kernel::kUnpacksPairs && task.unpacks_int4 && !is_short;
   const size_t group_bytes =
       unpacks ? kUnpackedGroupBytes<typename Kernel::Dots> : Kernel::Weights::kGroupBytes;
@@ -135,9 +136,9 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
       const TilePlace done = {place.panel_begin, kPanels, tile.token, count};
       if (is_last) ask_for_outputs(task.output, done);
       if (unpacks) {
-        run_quantized_tile<typename Kernel::OfManyTiles, kPanels>(task, tile, count);
+        run_quantized_tile<typename Kernel::OfManyTiles, kPanels, kTokensMax>(task, tile, count);
       } else {
-        run_quantized_tile<Kernel, kPanels>(task, tile, count);
+        run_quantized_tile<Kernel, kPanels, kShortTokensMax>(task, tile, count);
       }
       if (is_last) {
         finish_tile<typename Kernel::Dots::Floats>(task.output, done, tile.sums);
@@ -181,7 +182,7 @@ void run_unpacked_block(const QuantizedTask& task, const TilePlace& place) {
         if (panel + 1 == kPanels && pass + 1 == num_passes) {
           ask_for_outputs(task.output, {place.panel_begin, kPanels, tile.token, count});
         }
-        run_quantized_tile<typename Kernel::OfUnpacked, 1>(task, tile, count);
+        run_quantized_tile<typename Kernel::OfUnpacked, 1, kTokensMax>(task, tile, count);
       }
       group_begin = group_end;
     }

@@ -19,6 +19,7 @@ namespace {
 // the next two meanwhile: they compute for so long that the processor forgets what it fetches
 // ahead.
 constexpr size_t kFewTokens = 4;
+constexpr size_t kTilePanels = 2;  // gate and up
 
 // Weights is what panels keep, Source the same or as they were unpacked.
 template <class Dots_, class Shape_, class Weights_, class Scales_, class Source_ = Weights_>
@@ -34,6 +35,16 @@ struct Kernel {
   // more than two tiles (QuantizedTask::unpacks_int4).
   static constexpr bool kUnpacksPairs = !Dots::kUnpacks && std::is_same_v<Weights, Int4Weights>;
   using OfManyTiles = std::conditional_t<kUnpacksPairs, OfUnpacked, Kernel>;
+
+  // Of a tile of two panels at most, where one or two tiles are all: more than of many, where sums
+  // of whole rows are scaled once.
+  static constexpr size_t short_tile_tokens() {
+    if constexpr (Scales::kAreOfRows && requires { Shape::kTokensOfShortBlocks; }) {
+      return Shape::kTokensOfShortBlocks;
+    } else {
+      return tile_tokens(kTilePanels);
+    }
+  }
 
   // Of a tile at most. Tokens whose both bytes are multiplied at once take two sums each.
   static constexpr size_t tile_tokens(size_t num_panels) {
@@ -68,12 +79,12 @@ struct Kernel {
   }
 };
 
-// For 1 .. tile_tokens() tokens.
-template <class Kernel, size_t kPanels, size_t kTokens = 1>
+// For 1 .. kTokensMax tokens.
+template <class Kernel, size_t kPanels, size_t kTokensMax, size_t kTokens = 1>
 void run_quantized_tile(const QuantizedTask& task, const QuantizedTile& tile, size_t num_tokens) {
-  if constexpr (kTokens <= Kernel::tile_tokens(kPanels)) {
+  if constexpr (kTokens <= kTokensMax) {
     if (num_tokens != kTokens) {
-      return run_quantized_tile<Kernel, kPanels, kTokens + 1>(task, tile, num_tokens);
+      return run_quantized_tile<Kernel, kPanels, kTokensMax, kTokens + 1>(task, tile, num_tokens);
     }
     Kernel::template add_tile<kPanels, kTokens>(task, tile);
   }
