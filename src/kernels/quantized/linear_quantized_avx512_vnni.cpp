@@ -26,9 +26,10 @@ struct Dots : Avx512ByteDotsBase {
 // 32 registers: twice 2 x 6 sums, 2 panels of weights, an input, the codes and their mask.
 struct TileShape {
   static constexpr size_t tokens_for(size_t num_panels) { return num_panels == 1 ? 8 : 6; }
-  // Eight tokens in one tile unpack and load their weights once. The floats that are added up, one
-  // for a group, are in memory then (docs/benchmarks/cpu_changes.md, "Eight tokens by two panels").
-  static constexpr size_t kTokensOfShortBlocks = 8;
+  // Eight tokens in one tile unpack and load their weights once. The floats that are added up, once
+  // for each group, are in memory then (docs/benchmarks/cpu_changes.md, "Eight tokens by two
+  // panels").
+  static constexpr size_t kTokensOfOneTile = 8;
   static constexpr size_t kFewTerms = 4;
 };
 

@@ -11,6 +11,7 @@
 namespace millrace {
 namespace {
 
+constexpr size_t kTilePanels = 2;  // gate and up
 // Tokens that share a way through the panels: their inputs stay in the second cache, and each way
 // takes the weights from memory anew.
 constexpr TokenBlocks kBlocks = {
@@ -91,13 +92,14 @@ template <class Kernel, size_t kPanels>
 void run_block(const QuantizedTask& task, const TilePlace& place) {
   alignas(64) float sums[kPanels * kBlocks.num_tokens_max * kLanes];
   constexpr size_t kTokensMax = Kernel::tile_tokens(kPanels);
-  constexpr size_t kShortTokensMax = kPanels == 1 ? kTokensMax : Kernel::short_tile_tokens();
+  constexpr size_t kOneTileTokens = Kernel::one_tile_tokens(kPanels);
+  static_assert(kOneTileTokens >= kTokensMax);
   alignas(64) unsigned char unpacked[Kernel::kUnpacksPairs ? kBlockWeightBytes : 1];
-  // Two tiles are soon done: the second finds all groups in the second cache.
-  const bool is_short = place.num_tokens <= 2 * kShortTokensMax;
-  const size_t tile_tokens = is_short ? kShortTokensMax : kTokensMax;
-  const size_t num_tiles = (place.num_tokens + tile_tokens - 1) / tile_tokens;
+  const bool is_one_tile = place.num_tokens <= kOneTileTokens;
+  const size_t num_tiles = is_one_tile ? 1 : (place.num_tokens + kTokensMax - 1) / kTokensMax;
   const TokenTiles tiles(place.num_tokens, num_tiles);
+  // Two tiles are soon done: the second finds all groups in the second cache.
+  const bool is_short = num_tiles <= 2;
   const bool unpacks = Kernel::kUnpacksPairs && task.unpacks_int4 && !is_short;
   const size_t group_bytes =
       unpacks ? kUnpackedGroupBytes<typename Kernel::Dots> : Kernel::Weights::kGroupBytes;
@@ -138,7 +140,7 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
       if (unpacks) {
         run_quantized_tile<typename Kernel::OfManyTiles, kPanels, kTokensMax>(task, tile, count);
       } else {
-        run_quantized_tile<Kernel, kPanels, kShortTokensMax>(task, tile, count);
+        run_quantized_tile<Kernel, kPanels, kOneTileTokens>(task, tile, count);
       }
       if (is_last) {
         finish_tile<typename Kernel::Dots::Floats>(task.output, done, tile.sums);

@@ -1,6 +1,6 @@
 // What linear_quantized multiplies and how, and a tile of any number of tokens, on sixteen lanes.
 // See lanes.h for the rules of this file. A type `Shape` says how many tokens a tile has,
-// tokens_for(panels), for one panel and for two.
+// tokens_for(panels), for one panel and for two, and may have kTokensOfOneTile (one_tile_tokens()).
 #pragma once
 
 #include <type_traits>
@@ -19,7 +19,6 @@ namespace {
 // the next two meanwhile: they compute for so long that the processor forgets what it fetches
 // ahead.
 constexpr size_t kFewTokens = 4;
-constexpr size_t kTilePanels = 2;  // gate and up
 
 // Weights is what panels keep, Source the same or as they were unpacked.
 template <class Dots_, class Shape_, class Weights_, class Scales_, class Source_ = Weights_>
@@ -36,20 +35,20 @@ struct Kernel {
   static constexpr bool kUnpacksPairs = !Dots::kUnpacks && std::is_same_v<Weights, Int4Weights>;
   using OfManyTiles = std::conditional_t<kUnpacksPairs, OfUnpacked, Kernel>;
 
-  // Of a tile of two panels at most, where one or two tiles are all: more than of many, where sums
-  // of whole rows are scaled once.
-  static constexpr size_t short_tile_tokens() {
-    if constexpr (Scales::kAreOfRows && requires { Shape::kTokensOfShortBlocks; }) {
-      return Shape::kTokensOfShortBlocks;
-    } else {
-      return tile_tokens(kTilePanels);
-    }
-  }
-
   // Of a tile at most. Tokens whose both bytes are multiplied at once take two sums each.
   static constexpr size_t tile_tokens(size_t num_panels) {
     if (!kAreCodes<Weights> || Dots::kInputBytes == 2) return Shape::tokens_for(num_panels);
     return num_panels == 1 ? kFewTokens : Shape::tokens_for(num_panels) / 2;
+  }
+
+  // Up to so many are one tile of a block, those of whole rows even where many tokens have smaller
+  // ones.
+  static constexpr size_t one_tile_tokens(size_t num_panels) {
+    if constexpr (Scales::kAreOfRows && requires { Shape::kTokensOfOneTile; }) {
+      return Shape::kTokensOfOneTile;
+    } else {
+      return tile_tokens(num_panels);
+    }
   }
 
   // Of run_few(): of one of its tiles, and at most. Weights are unpacked in a few operations: that
