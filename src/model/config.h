@@ -40,9 +40,9 @@ struct MoeConfig {
 };
 
 // Of the layout in which `millrace quantize` keeps matrices. int4 had another codebook in its first
-// (docs/decisions/0034).
+// (docs/decisions/0034), and a head of 8 bits in its second (0037).
 constexpr int64_t stored_weights_version(QuantizedFormat format) {
-  return format == QuantizedFormat::kInt4 ? 2 : 1;
+  return format == QuantizedFormat::kInt4 ? 3 : 1;
 }
 
 struct ModelConfig {

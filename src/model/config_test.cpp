@@ -198,8 +198,8 @@ TEST(ModelConfig, RefusesWhatItDoesNotKnowByName) {
   );
   EXPECT_THAT(millrace_error(R"("format": "int8")"), HasSubstr("quantize the original again"));
   EXPECT_THAT(
-      millrace_error(R"("format": "int4", "version": 1)"),
-      HasSubstr("another version of millrace (1, expected 2): quantize the original again")
+      millrace_error(R"("format": "int4", "version": 2)"),
+      HasSubstr("another version of millrace (2, expected 3): quantize the original again")
   );
   EXPECT_THAT(
       millrace_error(R"("format": "int5", "version": 1)"),
@@ -212,7 +212,7 @@ TEST(ModelConfig, RefusesWhatItDoesNotKnowByName) {
 TEST(ModelConfig, KnowsWhatMillraceQuantized) {
   const auto config = parse(
       kLlama,
-      R"({"quantization_config": {"quant_method": "millrace", "format": "int4", "version": 2}})"
+      R"({"quantization_config": {"quant_method": "millrace", "format": "int4", "version": 3}})"
   );
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->stored_quantization, QuantizedFormat::kInt4);

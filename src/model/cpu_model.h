@@ -21,7 +21,8 @@ namespace millrace {
 
 struct CpuModelOptions {
   DType dtype = DType::kBFloat16;  // of the matrices in memory; sums are always float32
-  // Of the layers' matrices; with any, the output head is int8 and the embedding stays in `dtype`.
+  // Of the layers' matrices; the output head is int8, with int4 int6, and the embedding stays in
+  // `dtype` with any.
   std::optional<Quantization> quantization = {};
   DType kv_dtype = DType::kBFloat16;  // of the KV cache
   int32_t block_size = 16;            // token slots of a KV block, a multiple of 16

@@ -130,7 +130,7 @@ TEST(Decoder, RoundsInputsByMatrix) {
   EXPECT_EQ(input_rounding(int8, MatrixKind::kDown), InputRounding::kGroups);
   EXPECT_EQ(input_rounding(int8, MatrixKind::kHead), InputRounding::kTwoTerms);
   EXPECT_EQ(input_rounding(int4, MatrixKind::kDown), InputRounding::kRow);
-  EXPECT_EQ(input_rounding(int4, MatrixKind::kHead), InputRounding::kGroups);
+  EXPECT_EQ(input_rounding(int4, MatrixKind::kHead), InputRounding::kRow);
   EXPECT_EQ(input_rounding(stored, MatrixKind::kDown), InputRounding::kUnrotated);
   EXPECT_EQ(input_rounding(stored, MatrixKind::kHead), InputRounding::kUnrotated);
 }

@@ -6,16 +6,13 @@
 
 namespace millrace {
 
-// As the quantization says, but:
-// - where it says two terms one for `down`, the matrix whose second term costs the most time for
-//   what it brings (docs/decisions/0022);
-// - groups with scales of their own for what has one term and weights of 8 bits: `down` of int8 and
-//   the head of int4, which no token of a prompt needs (0024).
+// As the quantization says, but where it says two terms one for `down`, in groups with scales of
+// their own: the matrix whose second term costs the most time for what it brings
+// (docs/decisions/0022).
 constexpr InputRounding input_rounding(const Quantization& quantization, MatrixKind kind) {
   if (quantization.keeps_codes()) return InputRounding::kUnrotated;
   const bool has_two = quantization.rounding == InputRounding::kTwoTerms;
   if (kind == MatrixKind::kDown && has_two) return InputRounding::kGroups;
-  if (kind == MatrixKind::kHead && !has_two) return InputRounding::kGroups;
   return quantization.rounding;
 }
 

@@ -35,7 +35,7 @@ struct MemoryPlanOptions {
 // a table a panel, or 16 bits, and room for exceptions, half a bit a weight (packed_matrix.h). q, k
 // and v are one matrix. Norms and biases are float32. Tied embeddings are stored once, as
 // `embedding`. With quantization, matrices take QuantizedMatrix::num_bytes(), save the embedding
-// and routers; the head is int8, and stored apart where it is tied.
+// and routers; the head is WeightFormat::of_head(), and stored apart where it is tied.
 struct WeightBytes {
   int64_t embedding = 0;
   int64_t attention = 0;  // q, k, v, o and their biases

@@ -247,7 +247,7 @@ TEST(QuantizeModel, GivesTheHeadAMatrixOfItsOwn) {
       quantized_model(config, weights, QuantizedFormat::kInt4, texts, pool);
   EXPECT_FALSE(model.config.tie_word_embeddings);
   ASSERT_TRUE(model.weights.lm_head);
-  EXPECT_EQ(model.weights.lm_head->quantized()->format(), QuantizedFormat::kInt8);
+  EXPECT_EQ(model.weights.lm_head->quantized()->format(), QuantizedFormat::kInt6);
   EXPECT_EQ(model.weights.layers[1].down.quantized()->format(), QuantizedFormat::kInt4);
   EXPECT_NE(model.weights.embedding.packed(), nullptr);
 }

@@ -53,7 +53,7 @@ TEST(LocalModel, ChoosesTheStepOfADummyModelByTheFormatThatItIsStoredIn) {
   folder.write(
       "config.json",
       std::string(kConfig) +
-          R"(, "quantization_config": {"quant_method": "millrace", "format": "int4", "version": 2}})"
+          R"(, "quantization_config": {"quant_method": "millrace", "format": "int4", "version": 3}})"
   );
   LocalModelOptions options = dummy_options(folder.path());
   options.isa = Isa::kAmxReference;

@@ -9,6 +9,7 @@
 #include "cuda/kernels/linear_task.cuh"
 #include "cuda/kernels/linear_tokens.cuh"
 #include "cuda/kernels/linear_wide.h"
+#include "cuda/kernels/pack_codes.h"
 #include "cuda/kernels/part_sums.cuh"
 #include "cuda/kernels/product_blocks.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
@@ -179,9 +180,8 @@ void launch_quantized(StreamHandle stream, const QuantizedLaunch& of_all) {
 }
 
 uint32_t num_bits(QuantizedFormat format) {
-  const bool is_int8 = format == QuantizedFormat::kInt8;
-  CHECK(is_int8 || format == QuantizedFormat::kInt4, "weights that were rounded here");
-  return is_int8 ? Int8Codes::kBits : Int4Codes::kBits;
+  CHECK(!are_codes(format), "weights that were rounded here");
+  return num_device_bits(format);
 }
 
 QuantizedLaunch checked_launch(QuantizedFormat format, const LinearArgs& args) {
@@ -216,8 +216,8 @@ size_t num_code_bytes(QuantizedFormat format, size_t num_panels, size_t num_inpu
 void linear_quantized(StreamHandle stream, QuantizedFormat format, const LinearArgs& args) {
   if (args.num_tokens == 0) return;
   const QuantizedLaunch of_all = checked_launch(format, args);
-  format == QuantizedFormat::kInt8 ? launch_quantized<Int8Codes>(stream, of_all)
-                                   : launch_quantized<Int4Codes>(stream, of_all);
+  num_bits(format) == Int8Codes::kBits ? launch_quantized<Int8Codes>(stream, of_all)
+                                       : launch_quantized<Int4Codes>(stream, of_all);
 }
 
 }  // namespace millrace::cuda

@@ -1,5 +1,5 @@
-// linear() with weights of 8 or 4 bits: the codes of a QuantizedMatrix, in the order of
-// code_tiles.h.
+// linear() with weights of 8 or 4 bits: the codes of a QuantizedMatrix of our own formats, in the
+// order of code_tiles.h; those of int6 in 8 bits.
 //
 // Inputs are bfloat16, rotated by rotate_rows(). Codes become bfloat16 in registers, exactly, and
 // are multiplied as linear() multiplies weights, chunk by chunk: the sum of a chunk's four steps,
@@ -21,7 +21,7 @@ namespace millrace::cuda {
 // two.
 size_t num_code_panels(size_t num_rows, LinearEpilogue epilogue);
 
-// Bytes of a matrix's codes and scales. `format`: kInt8 or kInt4.
+// Bytes of a matrix's codes and scales. `format`: one of our own.
 size_t num_code_bytes(QuantizedFormat format, size_t num_panels, size_t num_inputs);
 
 // `args`: as of linear(), but x is what rotate_rows() gives, and num_inputs that of the matrix

@@ -34,9 +34,21 @@ struct SourceRow {
   // Of an input of a group.
   __device__ uint32_t code(const PackTask& task, size_t group, uint32_t input) const {
     const unsigned char* const codes = panel + task.from.codes_offset(group);
+    if (task.args.format == QuantizedFormat::kInt6) return code_of_int6(codes, input);
     if (task.to.num_bits == 8) return codes[(input / 4 * kTileRows + row) * 4 + input % 4];
     const uint32_t both = codes[(input / 8 * kTileRows + row) * 4 + input % 4];
     return input % 8 < 4 ? both & 15U : both >> 4;
+  }
+
+ private:
+  // As one of int8.
+  __device__ uint32_t code_of_int6(const unsigned char* codes, uint32_t input) const {
+    const uint32_t four = input / 4;
+    const uint32_t place = row * 4 + input % 4;
+    const unsigned char* const upper = codes + Int6Weights::kLowBytes;
+    const uint32_t lower_bits = codes[four / 2 * 64 + place] >> (four % 2 * 4) & 15U;
+    const uint32_t upper_bits = upper[four / 4 * 64 + place] >> (four % 4 * 2) & 3U;
+    return lower_bits + 16 * upper_bits + (kInt8Zero - kInt6Zero);
   }
 };
 
@@ -104,16 +116,17 @@ void pack_codes(StreamHandle stream, const PackCodesArgs& args) {
           (args.num_panels % 2 == 0 && args.first_panel % 2 == 0),
       "gate's panels with up's"
   );
-  const bool is_int8 = args.format == QuantizedFormat::kInt8;
-  CHECK(is_int8 || args.format == QuantizedFormat::kInt4, "weights that were rounded here");
-  const PanelLayout& from = is_int8 ? Int8Weights::kLayout : Int4Weights::kLayout;
+  CHECK(!are_codes(args.format), "weights that were rounded here");
+  const PanelLayout& from = args.format == QuantizedFormat::kInt8   ? Int8Weights::kLayout
+                            : args.format == QuantizedFormat::kInt4 ? Int4Weights::kLayout
+                                                                    : Int6Weights::kLayout;
   const size_t num_groups = num_chunks_of(args.num_inputs);
   const PackTask task = {
       .args = args,
       .from = from,
       .num_groups = num_groups,
       .panel_bytes = from.row_scales_offset(num_groups) + kRowScaleBytes,
-      .to = CodePanelLayout(is_int8 ? 8 : 4, args.num_inputs)};
+      .to = CodePanelLayout(num_device_bits(args.format), args.num_inputs)};
   launch(stream, {.grid = {grid_width(args.num_panels)}, .block = {kThreads}}, pack_kernel, task);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "cuda/kernels/linear.h"
 #include "cuda/stream.h"
@@ -10,8 +11,13 @@
 
 namespace millrace::cuda {
 
+// Of a code of our own formats there: those of int6 become int8's.
+constexpr uint32_t num_device_bits(QuantizedFormat format) {
+  return format == QuantizedFormat::kInt4 ? 4 : 8;
+}
+
 struct PackCodesArgs {
-  QuantizedFormat format = QuantizedFormat::kInt8;  // or kInt4
+  QuantizedFormat format = QuantizedFormat::kInt8;  // of our own
   const void* panels = nullptr;                     // some of the matrix, as they lie in it; device
   size_t num_panels = 0;                            // kSiluMul: even, as is first_panel
   size_t num_inputs = 0;

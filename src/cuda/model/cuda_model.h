@@ -39,7 +39,7 @@ struct CudaModelOptions {
   // Of the device's memory, what may be gone when another graph of layers is made: they come in
   // ascending order, as small steps gain the most. Not measured.
   int64_t num_graph_bytes = int64_t{512} << 20;
-  // How matrices are kept; the output head is int8 with either. None: as they are stored, and
+  // How matrices are kept; the output head has 8 bits with either. None: as they are stored, and
   // bfloat16 where that is not quantized. What they multiply is bfloat16 with all of them.
   std::optional<QuantizedFormat> quantization = {};
   // Borrowed for the model's life; null: this process has the whole model. Otherwise `config` and

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/check.h"
@@ -155,6 +156,7 @@ size_t quantized_device_weight_bytes(const ModelConfig& config, QuantizedFormat 
   const auto vector_bytes = [](int64_t size) {
     return DeviceArena::piece_bytes<float>(static_cast<size_t>(size));
   };
+  const auto head = std::get<QuantizedFormat>(WeightFormat{.quantization = format}.of_head());
   const MatrixSizes sizes(config);
   size_t layer = 2 * vector_bytes(config.hidden_size);
   if (config.qk_norm) layer += 2 * vector_bytes(config.head_dim);
@@ -164,7 +166,7 @@ size_t quantized_device_weight_bytes(const ModelConfig& config, QuantizedFormat 
   layer += matrix_bytes(format, sizes.down, config.mlp_bias);
   return DeviceArena::piece_bytes<uint16_t>(num_embedded(config)) +
          static_cast<size_t>(config.num_layers) * layer + vector_bytes(config.hidden_size) +
-         matrix_bytes(QuantizedFormat::kInt8, sizes.head, false);
+         matrix_bytes(head, sizes.head, false);
 }
 
 Result<DeviceWeights> load_quantized_device_weights(

@@ -1,6 +1,6 @@
 // Quantized weights of a dense decoder on a device: matrices of the layers in the format that was
-// asked for, the output head int8, with the processor's codes in the device's order (code_tiles.h);
-// the embedding bfloat16, of which rows are looked up.
+// asked for, the output head in 8 bits, with the processor's codes in the device's order
+// (code_tiles.h); the embedding bfloat16, of which rows are looked up.
 //
 // They are made, or read again, by the processor's own load_weights() or load_stored_weights(), and
 // all of them are in its memory until they are copied.

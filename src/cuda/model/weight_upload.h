@@ -44,8 +44,8 @@ class WeightUpload {
   void pack_as_bfloat16(const TensorInfo& tensor, Place place);
   // `to` is device memory for all elements of the tensor.
   void copy_as_float(const TensorInfo& tensor, float* to);
-  // `packed`: num_code_bytes() of device memory. int8 or int4, rounded by the processor; kSiluMul:
-  // panels of gate and up in turn. The matrix may be gone when this returns.
+  // `packed`: num_code_bytes() of device memory. Rounded by the processor; kSiluMul: panels of gate
+  // and up in turn. The matrix may be gone when this returns.
   void pack_quantized(const QuantizedMatrix& matrix, LinearEpilogue epilogue, void* packed);
   // As they are. `bytes` may be gone when this returns.
   void copy_bytes(std::span<const std::byte> bytes, void* to);

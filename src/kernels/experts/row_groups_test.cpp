@@ -25,6 +25,7 @@ constexpr WeightFormat kFormats[] = {
     {DType::kBFloat16, QuantizedFormat::kInt8},
     {DType::kBFloat16, Quantization::w8a8()},
     {DType::kBFloat16, QuantizedFormat::kInt4},
+    {DType::kBFloat16, QuantizedFormat::kInt6},
 };
 
 size_t part_rows(LinearEpilogue epilogue) {

@@ -27,9 +27,9 @@ float inverse_of(float scale) {
 
 // As round_group() does it; what is no number becomes the lowest code.
 unsigned char nearest_code(QuantizedFormat format, float value) {
-  if (format == QuantizedFormat::kInt8) {
-    const float bounded = value > -127.0F ? std::min(value, 127.0F) : -127.0F;
-    return static_cast<unsigned char>(static_cast<int>(bounded + 128.5F));
+  if (const auto whole = whole_codes(format)) {
+    const float bounded = value > -whole->most ? std::min(value, whole->most) : -whole->most;
+    return static_cast<unsigned char>(static_cast<int>(bounded + (whole->zero + 0.5F)));
   }
   int code = 0;
   for (const float middle : kInt4Codebook.middles) code += value > middle ? 1 : 0;
@@ -37,8 +37,8 @@ unsigned char nearest_code(QuantizedFormat format, float value) {
 }
 
 float entry_of(QuantizedFormat format, unsigned char code) {
-  return format == QuantizedFormat::kInt8 ? static_cast<float>(code) - 128.0F
-                                          : kInt4Codebook.entries[code];
+  const auto whole = whole_codes(format);
+  return whole ? static_cast<float>(code) - whole->zero : kInt4Codebook.entries[code];
 }
 
 // One block of inputs: all of its columns in order.

@@ -121,15 +121,17 @@ TEST(ErrorFeedback, WithoutFactorsIsRoundingToNearest) {
 }
 
 double entry_of(QuantizedFormat format, unsigned char code) {
-  return format == QuantizedFormat::kInt8 ? static_cast<double>(code) - 128.0
-                                          : static_cast<double>(kInt4Codebook.entries[code]);
+  if (format == QuantizedFormat::kInt4) return static_cast<double>(kInt4Codebook.entries[code]);
+  return static_cast<double>(code) - (format == QuantizedFormat::kInt8 ? 128.0 : 32.0);
 }
 
 // The distance of `wanted` from the nearest entry.
 double nearest_distance(QuantizedFormat format, double wanted) {
   double least = std::numeric_limits<double>::infinity();
-  const int first = format == QuantizedFormat::kInt8 ? 1 : 0;
-  const int last = format == QuantizedFormat::kInt8 ? 255 : 15;
+  const int first = format == QuantizedFormat::kInt4 ? 0 : 1;
+  const int last = format == QuantizedFormat::kInt8   ? 255
+                   : format == QuantizedFormat::kInt6 ? 63
+                                                      : 15;
   for (int code = first; code <= last; ++code) {
     const double entry = entry_of(format, static_cast<unsigned char>(code));
     least = std::min(least, std::abs(wanted - entry));
@@ -294,7 +296,7 @@ TEST(ErrorFeedback, MakesTheLowestCodeOfASumThatIsNoNumber) {
   for (const QuantizedFormat format : kQuantizedFormats) {
     std::vector<GroupCodes> codes(kRows);
     round_with_feedback(format, weights, scales, feedback, codes, best_isa());
-    const unsigned char lowest = format == QuantizedFormat::kInt8 ? 1 : 0;
+    const unsigned char lowest = format == QuantizedFormat::kInt4 ? 0 : 1;
     for (const GroupCodes& row : codes) {
       EXPECT_EQ(row[3], lowest);
       EXPECT_EQ(row[30], lowest);

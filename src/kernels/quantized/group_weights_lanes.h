@@ -66,6 +66,19 @@ template <class Dots, bool kHigh>
   const unsigned char* const bytes = group + step * 64;
   return Dots::weights_of(kHigh ? Dots::high_codes(bytes, table) : Dots::low_codes(bytes, table));
 }
+// The upper bits of four times four inputs share bytes.
+template <class Dots, bool kHigh>
+[[gnu::always_inline]] inline typename Dots::Weights read_weights(
+    Int6Weights, const unsigned char* group, size_t step, typename Dots::Table
+) {
+  constexpr size_t kFrom = kHigh ? 2 : 0;
+  const unsigned char* const upper = group + Int6Weights::kLowBytes + step / 2 * 64;
+  const auto lower = kHigh ? Dots::high_bits(group + step * 64) : Dots::low_bits(group + step * 64);
+  return Dots::weights_of(
+      step % 2 == 0 ? Dots::template with_high_bits<kFrom, 2>(lower, upper)
+                    : Dots::template with_high_bits<kFrom + 4, 2>(lower, upper)
+  );
+}
 template <class Dots, bool kHigh, class Weights>
 [[gnu::always_inline]] inline typename Dots::Weights read_weights(
     Unpacked<Weights>, const unsigned char* group, size_t step, typename Dots::Table

@@ -35,7 +35,7 @@ constexpr IsaVersions<PanelFunction> kInt4Versions = {
     .amx_reference = linear_int4_amx_reference,
 };
 template <class Weights>
-constexpr IsaVersions<PanelFunction> kVersionsOfCodes = {
+constexpr IsaVersions<PanelFunction> kVersionsWithoutTiles = {
     .reference = linear_quantized_reference<Weights>,
     .avx2 = linear_quantized_avx2<Weights>,
     .avx512 = linear_quantized_avx512<Weights>,
@@ -46,18 +46,19 @@ constexpr IsaVersions<PanelFunction> kVersionsOfCodes = {
 template <size_t... kIndex>
 constexpr std::array<IsaVersions<PanelFunction>, kNumCodeFormats>
 versions_of_codes(std::index_sequence<kIndex...>) {
-  return {kVersionsOfCodes<CodedWeights<format_of_index(kIndex)>>...};
+  return {kVersionsWithoutTiles<CodedWeights<format_of_index(kIndex)>>...};
 }
 
 const IsaVersions<PanelFunction>& versions_of(QuantizedFormat format) {
   static constexpr auto kOfCodes = versions_of_codes(std::make_index_sequence<kNumCodeFormats>());
   if (are_codes(format)) return kOfCodes[code_format_index(format)];
+  if (format == QuantizedFormat::kInt6) return kVersionsWithoutTiles<Int6Weights>;
   return format == QuantizedFormat::kInt8 ? kInt8Versions : kInt4Versions;
 }
 
 bool fits(InputRounding rounding, QuantizedFormat format) {
   if (are_codes(format)) return rounding == InputRounding::kUnrotated;
-  if (format == QuantizedFormat::kInt4) return rounding == InputRounding::kRow;
+  if (format != QuantizedFormat::kInt8) return rounding == InputRounding::kRow;
   return rounding == InputRounding::kGroups || rounding == InputRounding::kTwoTerms;
 }
 
@@ -148,9 +149,9 @@ EncodedInputs inputs_of(
   return {place.data(), tiles.tile_bytes, tiles.rows};
 }
 
-// Looking up codes takes places of products on Intel's processors, which prefer that level, and on
-// Zen 4 places that nobody else wants (docs/decisions/0035).
-bool unpacks_int4(Isa isa) {
+// Unpacking takes places of products on Intel's processors, which prefer that level, and on Zen 4
+// places that nobody else wants (docs/decisions/0035).
+bool unpacks_pairs(Isa isa) {
   return isa == Isa::kAvx512Vnni;
 }
 
@@ -170,7 +171,7 @@ QuantizedTask make_task(
       .value_bytes =
           EncodedRows::value_bytes(args.rounding, input_form(executor.isa, args.rounding)),
       .has_row_scales = has_row_scales(args.rounding),
-      .unpacks_int4 = unpacks_int4(executor.isa),
+      .unpacks_pairs = unpacks_pairs(executor.isa),
       .panels = static_cast<const unsigned char*>(args.weights.data()) + first_panel * panel_bytes,
       .panel_bytes = panel_bytes,
       .output =

@@ -1,5 +1,5 @@
-// linear() with weights of 8 or 4 bits and activations of 8 or 16 bits, both rotated; or with codes
-// of other tools and activations of 16 bits, neither of them rotated, whose sum is
+// linear() with weights of 8, 6 or 4 bits and activations of 8 or 16 bits, both rotated; or with
+// codes of other tools and activations of 16 bits, neither of them rotated, whose sum is
 // CodesGroupByGroup of linear_quantized_ref.cpp.
 //
 // Each output element is a sum over groups of 64 inputs in ascending order: the exact integer sum

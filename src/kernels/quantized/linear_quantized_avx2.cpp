@@ -136,7 +136,7 @@ struct WordDots : DotsBase {
   }
 };
 
-// Weights of int4 and inputs of 8 bits: a word takes the products of eight, once it is without what
+// Weights of six bits and inputs of 8: a word takes the products of eight, once it is without what
 // weights have added, and until then may overflow.
 struct ByteDots : DotsBase {
   using Weights = Bytes;
@@ -188,12 +188,13 @@ struct TileShape {
 
 template <class Weights>
 void linear_quantized_avx2(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  using Dots = std::conditional_t<std::is_same_v<Weights, Int4Weights>, ByteDots, WordDots>;
+  using Dots = std::conditional_t<kAreOfSixBits<Weights>, ByteDots, WordDots>;
   linear_quantized_lanes<Dots, TileShape>(Weights{}, task, panel_begin, panel_end);
 }
 
 template void linear_quantized_avx2<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx2<Int4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx2<Int6Weights>(const QuantizedTask&, size_t, size_t);
 MILLRACE_INSTANTIATE_CODES(linear_quantized_avx2)
 
 }  // namespace millrace

@@ -43,7 +43,7 @@ struct WordDots : Avx512DotsBase {
   }
 };
 
-// Weights of int4 and inputs of 8 bits, of which four products fit 16 bits.
+// Weights of six bits and inputs of 8: four products fit 16 bits.
 struct ByteDots : Avx512ByteDotsBase {
   static constexpr bool kUnpacks = true;
   static constexpr size_t kInputsAtOnce = 8;
@@ -67,12 +67,13 @@ struct TileShape {
 
 template <class Weights>
 void linear_quantized_avx512(const QuantizedTask& task, size_t panel_begin, size_t panel_end) {
-  using Dots = std::conditional_t<std::is_same_v<Weights, Int4Weights>, ByteDots, WordDots>;
+  using Dots = std::conditional_t<kAreOfSixBits<Weights>, ByteDots, WordDots>;
   linear_quantized_lanes<Dots, TileShape>(Weights{}, task, panel_begin, panel_end);
 }
 
 template void linear_quantized_avx512<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx512<Int4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx512<Int6Weights>(const QuantizedTask&, size_t, size_t);
 MILLRACE_INSTANTIATE_CODES(linear_quantized_avx512)
 
 }  // namespace millrace

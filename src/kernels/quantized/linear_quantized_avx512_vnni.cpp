@@ -42,6 +42,7 @@ void linear_quantized_avx512_vnni(const QuantizedTask& task, size_t panel_begin,
 
 template void linear_quantized_avx512_vnni<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_avx512_vnni<Int4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_avx512_vnni<Int6Weights>(const QuantizedTask&, size_t, size_t);
 MILLRACE_INSTANTIATE_CODES(linear_quantized_avx512_vnni)
 
 }  // namespace millrace

@@ -14,6 +14,7 @@ namespace millrace {
 // What bytes of weights have added, so that they are multiplied without a sign.
 constexpr int kInt8Zero = 128;
 constexpr int kInt4Zero = 32;
+constexpr int kInt6Zero = kInt4Zero;  // the inputs of both are rounded alike
 
 // The 16 weights of int4, ascending, in units of their group's scale and with kInt4Zero added:
 // 1, 4, 7, 10, 13, 17, 22 and kInt4Most of either sign, which leave the least error of groups of 64
@@ -25,6 +26,10 @@ alignas(16) constexpr unsigned char kInt4Codes[16] = {
 constexpr float kInt4Most = 29.0F;
 static_assert(4 * 128 * kInt4Codes[15] < 1 << 15, "four products with bytes fit 16 bits");
 static_assert(8 * 128 * (kInt4Codes[15] - kInt4Zero) < 1 << 15, "eight without kInt4Zero do");
+// Weights of int6 are the whole numbers up to this, of either sign.
+constexpr int kInt6Most = 31;
+static_assert(4 * 128 * (kInt6Most + kInt6Zero) < 1 << 15, "as with int4");
+static_assert(8 * 128 * kInt6Most < 1 << 15);
 
 // The 16 values of IQ4_NL and IQ4_XS (ggml-common.h of the ggml repository), with 128 added.
 alignas(16) constexpr unsigned char kIq4Codes[16] = {
@@ -57,7 +62,7 @@ struct QuantizedTask {
   size_t num_groups;
   size_t value_bytes;           // of a group of the rows
   bool has_row_scales;          // the rows, not their groups
-  bool unpacks_int4;            // codes are looked up once for many tokens, not in each tile
+  bool unpacks_pairs;           // fewer than 8 bits once for many tokens, not in each tile
   const unsigned char* panels;  // see QuantizedMatrix
   size_t panel_bytes;
   // Its num_tokens, bias, out, num_outputs, epilogue and, for tiles, scratch and x_rows.
@@ -100,6 +105,11 @@ struct Int4Weights {
   static constexpr size_t kGroupBytes = 512;
   static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
 };
+struct Int6Weights {
+  static constexpr size_t kLowBytes = 512;  // the upper two bits lie behind
+  static constexpr size_t kGroupBytes = kLowBytes + 256;
+  static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
+};
 // Codes of other tools. A group of 64 inputs has one part, two or four, whose inputs share a scale.
 template <QuantizedFormat kFormat>
 struct CodedWeights {
@@ -123,6 +133,15 @@ template <class Weights>
 constexpr bool kAreCodes = false;  // of other tools, whose inputs are CodedInputs
 template <QuantizedFormat kFormat>
 constexpr bool kAreCodes<CodedWeights<kFormat>> = true;
+
+// Whose products with inputs of 8 bits fit 16 bits, four or eight together: as they are multiplied,
+// those of int4 have six bits too.
+template <class Weights>
+constexpr bool kAreOfSixBits = false;
+template <>
+inline constexpr bool kAreOfSixBits<Int4Weights> = true;
+template <>
+inline constexpr bool kAreOfSixBits<Int6Weights> = true;
 
 // Panels [panel_begin, panel_end); both even for kSiluMul. Weights: one of the above.
 template <class Weights>

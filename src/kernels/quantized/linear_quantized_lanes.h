@@ -67,10 +67,10 @@ void linear_quantized_lanes(Int8Weights, const QuantizedTask& task, size_t begin
     run_all_panels<Kernel<Dots, Shape, Int8Weights, GroupScales>>(task, begin, end);
   }
 }
-// Nobody rounds the inputs of int4 by groups, and those of codes otherwise.
-template <class Dots, class Shape>
-void linear_quantized_lanes(Int4Weights, const QuantizedTask& task, size_t begin, size_t end) {
-  run_all_panels<Kernel<Dots, Shape, Int4Weights, RowScales>>(task, begin, end);
+// Nobody rounds the inputs of int4 and int6 by groups, and those of codes otherwise.
+template <class Dots, class Shape, class Weights>
+void linear_quantized_lanes(Weights, const QuantizedTask& task, size_t begin, size_t end) {
+  run_all_panels<Kernel<Dots, Shape, Weights, RowScales>>(task, begin, end);
 }
 template <class Dots, class Shape, class Weights>
 requires kAreCodes<Weights>

@@ -12,13 +12,20 @@ namespace {
 constexpr size_t kPanelRows = 16;
 constexpr size_t kGroup = 64;
 
-// The weight of a group for an input, with kInt8Zero or kInt4Zero added.
+// The weight of a group for an input, with kInt8Zero, kInt4Zero or kInt6Zero added.
 int code_at(Int8Weights, const unsigned char* group, size_t row, size_t input) {
   return group[(input / 4 * kPanelRows + row) * 4 + input % 4];
 }
 int code_at(Int4Weights, const unsigned char* group, size_t row, size_t input) {
   const int byte = group[(input / 8 * kPanelRows + row) * 4 + input % 4];
   return kInt4Codes[input % 8 < 4 ? byte & 15 : byte >> 4];
+}
+int code_at(Int6Weights weights, const unsigned char* group, size_t row, size_t input) {
+  const size_t four = input / 4;
+  const size_t place = row * 4 + input % 4;
+  const int lower = group[four / 2 * 64 + place] >> (four % 2 * 4) & 15;
+  const int upper = group[weights.kLowBytes + four / 4 * 64 + place] >> (four % 4 * 2) & 3;
+  return lower + 16 * upper;
 }
 
 // A code of another tool.
@@ -266,6 +273,7 @@ void linear_int4_amx_reference(const QuantizedTask& task, size_t panel_begin, si
 
 template void linear_quantized_reference<Int8Weights>(const QuantizedTask&, size_t, size_t);
 template void linear_quantized_reference<Int4Weights>(const QuantizedTask&, size_t, size_t);
+template void linear_quantized_reference<Int6Weights>(const QuantizedTask&, size_t, size_t);
 MILLRACE_INSTANTIATE_CODES(linear_quantized_reference)
 
 }  // namespace millrace

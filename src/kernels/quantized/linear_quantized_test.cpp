@@ -402,7 +402,7 @@ TEST(LinearQuantized, SumsTheLargestBytesOfTheWidestRows) {
 }
 
 TEST(LinearQuantized, IsExactWhereBytesAreLargest) {
-  // 255 * 127 twice is more than 16 bits hold; 61 * 127 four times is not, and nearly.
+  // 255 * 127 twice is more than 16 bits hold; 61 or 63 * 127 four times is not, and nearly.
   ThreadPool pool(1);
   for (const QuantizedFormat format : kQuantizedFormats) {
     std::vector<float> ones(64, 0.0F);

@@ -5,8 +5,8 @@
 //           of `down` have one term (model/input_rounding.h), whose second costs the most time for
 //           what it brings
 //   w8a8    the same weights, inputs of 8 bits: faster with many tokens at once, and worse
-//   int4    weights of 4 bits, inputs of 8 bits with one scale a token, which lose nothing beside
-//           them
+//   int4    weights of 4 bits, of the output head of 6 (docs/decisions/0037), inputs of 8 bits with
+//           one scale a token, which lose nothing beside them
 //   stored  weights that arrived as codes of up to 8 bits, as they are, and inputs of 16 bits
 //
 // docs/decisions/0015, 0022, 0024 and 0027 have the numbers. With AMX inputs of int8 and of w8a8
@@ -31,8 +31,8 @@ struct Quantization {
       : format(kept),
         rounding(
             are_codes(kept)                  ? InputRounding::kUnrotated
-            : kept == QuantizedFormat::kInt4 ? InputRounding::kRow
-                                             : InputRounding::kTwoTerms
+            : kept == QuantizedFormat::kInt8 ? InputRounding::kTwoTerms
+                                             : InputRounding::kRow
         ) {}
 
   static constexpr Quantization w8a8() {

@@ -100,7 +100,7 @@ void run_block(const QuantizedTask& task, const TilePlace& place) {
   const TokenTiles tiles(place.num_tokens, num_tiles);
   // Two tiles are soon done: the second finds all groups in the second cache.
   const bool is_short = num_tiles <= 2;
-  const bool unpacks = Kernel::kUnpacksPairs && task.unpacks_int4 && !is_short;
+  const bool unpacks = Kernel::kUnpacksPairs && task.unpacks_pairs && !is_short;
   const size_t group_bytes =
       unpacks ? kUnpackedGroupBytes<typename Kernel::Dots> : Kernel::Weights::kGroupBytes;
   const size_t block_groups = kBlockWeightBytes / (kPanels * group_bytes);

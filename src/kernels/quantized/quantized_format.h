@@ -12,6 +12,7 @@ namespace millrace {
 enum class QuantizedFormat {
   kInt8,
   kInt4,
+  kInt6,
   kUint4AroundZero,
   kUint4By32AroundZero,
   kUint4,
@@ -35,7 +36,7 @@ struct CodeFormat {
   constexpr int zero_code() const { return 1 << (bits - 1); }
 };
 
-constexpr size_t kNumOwnFormats = 2;
+constexpr size_t kNumOwnFormats = 3;
 // Of the others, in their order.
 constexpr CodeFormat kCodeFormats[] = {
     {4, 64, false},

@@ -31,8 +31,8 @@ struct Kernel {
   using OfUnpacked = Kernel<Dots, Shape, Weights, Scales, Unpacked<Weights>>;
 
   // Whether tiles of two panels may multiply weights that were unpacked for them, where there are
-  // more than two tiles (QuantizedTask::unpacks_int4).
-  static constexpr bool kUnpacksPairs = !Dots::kUnpacks && std::is_same_v<Weights, Int4Weights>;
+  // more than two tiles (QuantizedTask::unpacks_pairs).
+  static constexpr bool kUnpacksPairs = !Dots::kUnpacks && kAreOfSixBits<Weights>;
   using OfManyTiles = std::conditional_t<kUnpacksPairs, OfUnpacked, Kernel>;
 
   // Of a tile at most. Tokens whose both bytes are multiplied at once take two sums each.

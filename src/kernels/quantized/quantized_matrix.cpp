@@ -35,6 +35,7 @@ layouts_of_codes(std::index_sequence<kIndex...>) {
 const PanelLayout& layout_of(QuantizedFormat format) {
   static constexpr auto kOfCodes = layouts_of_codes(std::make_index_sequence<kNumCodeFormats>());
   if (are_codes(format)) return kOfCodes[code_format_index(format)];
+  if (format == QuantizedFormat::kInt6) return Int6Weights::kLayout;
   return format == QuantizedFormat::kInt8 ? Int8Weights::kLayout : Int4Weights::kLayout;
 }
 
@@ -48,7 +49,7 @@ std::optional<size_t> checked_panel_bytes(QuantizedFormat format, size_t num_col
   return layout.row_scales_offset(num_groups) + kRows * sizeof(float);
 }
 
-// Of int8, then of int4.
+// In the order of the formats.
 constexpr IsaVersions<void (*)(const RoundPanelTask&)> kRoundPanel[] = {
     {round_panel_reference<Int8Weights>,
      round_panel_avx2<Int8Weights>,
@@ -56,7 +57,11 @@ constexpr IsaVersions<void (*)(const RoundPanelTask&)> kRoundPanel[] = {
     {round_panel_reference<Int4Weights>,
      round_panel_avx2<Int4Weights>,
      round_panel_avx512<Int4Weights>},
+    {round_panel_reference<Int6Weights>,
+     round_panel_avx2<Int6Weights>,
+     round_panel_avx512<Int6Weights>},
 };
+static_assert(std::size(kRoundPanel) == kNumOwnFormats);
 
 // The byte of a group in which `fours` times four inputs of a row have bits, and from which bit on.
 struct BitPlace {
@@ -72,6 +77,7 @@ BitPlace nibble_place(size_t row, size_t input) {
 }
 
 constexpr size_t kLowBytes = CodedWeights<QuantizedFormat::kUint4>::kLowBytes;
+static_assert(kLowBytes == Int6Weights::kLowBytes);
 
 // Of the fifth bits, or of the fifth and the sixth ones. REQUIRES: 5 or 6 bits.
 BitPlace high_bits_place(size_t row, size_t input, int bits) {
@@ -107,7 +113,7 @@ class PanelReader {
         panel_(reinterpret_cast<const unsigned char*>(panel.data())),
         num_groups_(num_groups) {}
 
-  // REQUIRES: int8 or int4.
+  // REQUIRES: a format of our own.
   float value(size_t row, size_t column) const {
     return weight(row, column) * scale(row, column / kGroup);
   }
@@ -130,7 +136,7 @@ class PanelReader {
     }
   }
 
-  // REQUIRES: int8 or int4.
+  // REQUIRES: a format of our own.
   float scale(size_t row, size_t group) const {
     return static_cast<float>(panel_[layout_.scales_offset(group) + row]) * row_scale(row);
   }
@@ -158,7 +164,7 @@ class PanelReader {
   int nibble(size_t row, size_t column) const {
     return bits_at(column / kGroup, nibble_place(row, column % kGroup), 4);
   }
-  // Of another tool.
+  // Of another tool, or of int8 or int6.
   int code(size_t row, size_t column, int bits) const {
     const size_t group = column / kGroup;
     const size_t input = column % kGroup;
@@ -171,6 +177,9 @@ class PanelReader {
   float weight(size_t row, size_t column) const {
     if (format_ == QuantizedFormat::kInt4) {
       return static_cast<float>(kInt4Codes[nibble(row, column)] - kInt4Zero);
+    }
+    if (format_ == QuantizedFormat::kInt6) {
+      return static_cast<float>(code(row, column, 6) - kInt6Zero);
     }
     return static_cast<float>(code(row, column, 8) - kInt8Zero);
   }
@@ -195,7 +204,8 @@ float row_scale_of(std::span<const float> scales, std::span<const float> bases) 
 std::string_view name_of(QuantizedFormat format) {
   constexpr std::string_view kOfBits[] = {"uint4", "uint5", "uint6", "uint7", "uint8"};
   const std::optional<CodeFormat> codes = code_format(format);
-  if (!codes) return format == QuantizedFormat::kInt8 ? "int8" : "int4";
+  constexpr std::string_view kOwn[] = {"int8", "int4", "int6"};
+  if (!codes) return kOwn[static_cast<size_t>(format)];
   return codes->is_iq4 ? "iq4" : kOfBits[codes->bits - 4];
 }
 
@@ -353,7 +363,7 @@ void QuantizedMatrix::round_rows(size_t index, std::span<const float> rotated, I
       .scales = scales.get(),
       .panel = reinterpret_cast<unsigned char*>(panel(index).data()),
   };
-  kRoundPanel[format_ == QuantizedFormat::kInt8 ? 0 : 1].find(isa)(task);
+  kRoundPanel[static_cast<size_t>(format_)].find(isa)(task);
 }
 
 void QuantizedMatrix::copy_row(size_t row, std::span<float> out) const {

@@ -1,10 +1,11 @@
 // A weight matrix in up to 8 bits, in the layout that linear_quantized reads. Written once at load,
 // by several threads on different panels; afterwards read-only and shared.
 //
-// int8 and int4 are our own. Rows are rotated along their inputs (encode_rows.h) and then rounded
-// in groups of 64 inputs. A group has a whole number of 1 to 255 as its scale, a row has a float:
-// weight ~ code * group scale * row scale. Codes are -127 .. 127 with int8 and the 16 entries of
-// kInt4Codebook with int4.
+// int8, int4 and int6 are our own. Rows are rotated along their inputs (encode_rows.h) and then
+// rounded in groups of 64 inputs. A group has a whole number of 1 to 255 as its scale, a row has a
+// float: weight ~ code * group scale * row scale. Codes are -127 .. 127 with int8, -31 .. 31 with
+// int6, which an int4 model's head has (docs/decisions/0037), and the 16 entries of kInt4Codebook
+// with int4.
 //
 // A panel of 16 rows (inputs padded to groups with zeros) is read from its first byte to its last:
 // for every four groups, of which the last ones may be fewer,
@@ -14,6 +15,10 @@
 //                                               takes them
 //   int4   uint8 [groups * 8][16 rows][4]       indices into the codebook: byte j has input j of
 //                                               eight in its lower four bits, input j + 4 above
+//   int6   for each group in turn, of codes + 32:
+//          uint8 [8][16 rows][4]                their lower four bits, in the order of int4
+//          uint8 [4][16 rows][4]                the upper two: bits 2 i and 2 i + 1 of byte j are
+//                                               those of input 4 i + j of sixteen
 //
 // and after all of them
 //
@@ -56,13 +61,13 @@ namespace millrace {
 
 struct ErrorFeedback;
 
-// Of codes of other tools; none of int8 and int4.
+// Of codes of other tools; none of our own formats.
 constexpr std::optional<CodeFormat> code_format(QuantizedFormat format) {
   if (!are_codes(format)) return std::nullopt;
   return kCodeFormats[code_format_index(format)];
 }
 
-// "int8", "int4", "uint4", "uint5", "uint6", "uint8", "iq4".
+// "int8", "int4", "int6", "uint4", "uint5", "uint6", "uint8", "iq4".
 [[nodiscard]] std::string_view name_of(QuantizedFormat format);
 // Of what weights can be rounded to: int8 and int4.
 [[nodiscard]] std::optional<QuantizedFormat> quantized_format_from_name(std::string_view name);
@@ -111,7 +116,7 @@ class QuantizedMatrix {
 
   // Rotates and rounds rows [index * 16, + n) and puts them in their place. `rows`: [n,
   // num_columns], n <= 16; numbers that are not finite become finite ones. The same bits with every
-  // `isa`. Threads may pack different panels at once. REQUIRES: int8 or int4.
+  // `isa`. Threads may pack different panels at once. REQUIRES: a format of our own.
   void pack_panel(size_t index, std::span<const float> rows, Isa isa = best_isa());
 
   // The same with codes that make good each other's errors (error_feedback.h).

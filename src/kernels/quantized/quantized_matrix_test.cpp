@@ -38,6 +38,7 @@ TEST(QuantizedMatrix, KeepsWeightsToWithinWhatItsBitsCanSay) {
   for (const size_t num_columns : {64, 100, 896}) {
     const std::vector<float> rows = normal_floats(37 * num_columns, 3);
     EXPECT_LT(relative_error(quantized(QuantizedFormat::kInt8, rows, num_columns), rows), 0.0075);
+    EXPECT_LT(relative_error(quantized(QuantizedFormat::kInt6, rows, num_columns), rows), 0.030);
     EXPECT_LT(relative_error(quantized(QuantizedFormat::kInt4, rows, num_columns), rows), 0.088);
   }
 }
@@ -63,6 +64,29 @@ TEST(QuantizedMatrix, HasTheSameBitsPackedByEveryInstructionSet) {
     const auto expected = bytes_of(quantized(format, rows, 130, Isa::kReference));
     for (const Isa isa : supported_isas()) {
       EXPECT_EQ(bytes_of(quantized(format, rows, 130, isa)), expected) << name_of(isa);
+    }
+  }
+}
+
+// Where each bit of a code lies.
+TEST(QuantizedMatrix, KeepsSixBitsInTwoPlaces) {
+  std::vector<float> rows(16 * 64);
+  for (size_t row = 0; row < 16; ++row) {
+    // Rotated: 1.3 or 0.7 of either sign, so that codes are 31 and 17.
+    rows[row * 64 + row] = 1.0F;
+    rows[row * 64 + 63] = 0.3F;
+  }
+  QuantizedMatrix matrix = quantized(QuantizedFormat::kInt6, rows, 64);
+  const auto* const group = reinterpret_cast<const unsigned char*>(matrix.panel(0).data()) + 4 * 16;
+  std::vector<float> rotated = rows;
+  rotate(Isa::kReference, rotated, 64);
+  for (size_t row = 0; row < 16; ++row) {
+    for (size_t input = 0; input < 64; ++input) {
+      const size_t place = row * 4 + input % 4;
+      const int lower = group[input / 8 * 64 + place] >> (input % 8 < 4 ? 0 : 4) & 15;
+      const int upper = group[512 + input / 16 * 64 + place] >> (input % 16 / 4 * 2) & 3;
+      const auto code = static_cast<float>(lower + 16 * upper - 32);
+      EXPECT_NEAR(code, rotated[row * 64 + input] * 31.0F / 1.3F, 0.51F) << row << ' ' << input;
     }
   }
 }
@@ -139,6 +163,7 @@ TEST(QuantizedMatrix, TakesTheBytesThatItSays) {
   );
   EXPECT_EQ(QuantizedMatrix::num_bytes(QuantizedFormat::kInt4, 16, 896), 14U * (512 + 16) + 96);
   EXPECT_EQ(quantized(QuantizedFormat::kInt4, random_floats(896, 1), 896).num_bytes(), 7488U);
+  EXPECT_EQ(QuantizedMatrix::num_bytes(QuantizedFormat::kInt6, 16, 896), 14U * (768 + 16) + 96);
   // Two bytes of scale and of base, of a group or of each half of it.
   constexpr QuantizedFormat kCodes = QuantizedFormat::kUint4;
   constexpr QuantizedFormat kCodesBy32 = QuantizedFormat::kUint4By32;
@@ -182,9 +207,11 @@ TEST(QuantizedMatrix, KeepsZerosAndSurvivesWhatIsNoNumber) {
 }
 
 TEST(QuantizedMatrix, IsNamedAsOnTheCommandLine) {
-  for (const QuantizedFormat format : kQuantizedFormats) {
+  for (const QuantizedFormat format : {QuantizedFormat::kInt8, QuantizedFormat::kInt4}) {
     EXPECT_EQ(quantized_format_from_name(name_of(format)), format);
   }
+  EXPECT_EQ(name_of(QuantizedFormat::kInt6), "int6");
+  EXPECT_EQ(quantized_format_from_name("int6"), std::nullopt) << "heads alone";
   EXPECT_EQ(quantized_format_from_name("int5"), std::nullopt);
 }
 

@@ -17,7 +17,8 @@
 
 namespace millrace {
 
-constexpr QuantizedFormat kQuantizedFormats[] = {QuantizedFormat::kInt8, QuantizedFormat::kInt4};
+constexpr QuantizedFormat kQuantizedFormats[] = {
+    QuantizedFormat::kInt8, QuantizedFormat::kInt4, QuantizedFormat::kInt6};
 
 // Those of other tools, by their place in kCodeFormats.
 inline std::vector<QuantizedFormat> formats_of_codes() {
@@ -27,7 +28,7 @@ inline std::vector<QuantizedFormat> formats_of_codes() {
 }
 inline std::vector<Quantization> all_quantizations() {
   std::vector<Quantization> all = {
-      QuantizedFormat::kInt8, Quantization::w8a8(), QuantizedFormat::kInt4};
+      QuantizedFormat::kInt8, Quantization::w8a8(), QuantizedFormat::kInt4, QuantizedFormat::kInt6};
   for (const QuantizedFormat format : formats_of_codes()) all.emplace_back(format);
   return all;
 }

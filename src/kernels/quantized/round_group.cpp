@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/quantized/round_panel_kernel.h"
-
 namespace millrace {
 namespace {
 
@@ -32,13 +30,20 @@ GroupCodes nearest_entries(Group values, float inverse) {
   return codes;
 }
 
-GroupCodes round_to_int8(Group values, float inverse) {
+GroupCodes nearest_steps(const WholeCodes& whole, Group values, float inverse) {
   GroupCodes codes;
   for (size_t i = 0; i < kGroup; ++i) {
-    const float value = std::clamp(values[i] * inverse, -127.0F, 127.0F);
-    codes[i] = static_cast<unsigned char>(static_cast<int>(value + 128.5F));
+    const float value = std::clamp(values[i] * inverse, -whole.most, whole.most);
+    codes[i] = static_cast<unsigned char>(static_cast<int>(value + (whole.zero + 0.5F)));
   }
   return codes;
+}
+
+// Of four inputs of all rows, in a byte each.
+constexpr size_t kFourBytes = kRows * 4;
+
+void put_bits(unsigned char& byte, size_t shift, int mask, int bits) {
+  byte = static_cast<unsigned char>((byte & ~(mask << shift)) | bits << shift);
 }
 
 struct Fit {
@@ -78,13 +83,20 @@ float best_scale(Group values) {
 float whole_scale(QuantizedFormat format, float scale, float unit) {
   if (!(unit > 0.0F)) return 1.0F;
   const float units = scale / unit;
-  // int8 rounds up, so that nothing is clipped; the factor takes back what the division rounded.
-  const float whole = format == QuantizedFormat::kInt8 ? std::ceil(units * (1.0F - 1e-6F))
-                                                       : std::floor(units + 0.5F);
+  // What has steps alone rounds up, so that nothing is clipped; the factor takes back what the
+  // division rounded.
+  const float whole =
+      whole_codes(format) ? std::ceil(units * (1.0F - 1e-6F)) : std::floor(units + 0.5F);
   return std::clamp(whole, 1.0F, kScaleMax);
 }
 
 }  // namespace
+
+std::optional<WholeCodes> whole_codes(QuantizedFormat format) {
+  if (format == QuantizedFormat::kInt8) return kWholeCodes<Int8Weights>;
+  if (format == QuantizedFormat::kInt6) return kWholeCodes<Int6Weights>;
+  return std::nullopt;
+}
 
 float scale_groups(
     QuantizedFormat format, std::span<float> row, float factor, std::span<float> group_scales
@@ -95,8 +107,8 @@ float scale_groups(
   float largest = 0.0F;
   for (size_t group = 0; group < group_scales.size(); ++group) {
     const Group values(&row[group * kGroup], kGroup);
-    const bool is_int8 = format == QuantizedFormat::kInt8;
-    group_scales[group] = is_int8 ? peak_of(values) / 127.0F : best_scale(values);
+    const auto whole = whole_codes(format);
+    group_scales[group] = whole ? peak_of(values) / whole->most : best_scale(values);
     largest = std::max(largest, group_scales[group]);
   }
   const float unit = largest / kScaleMax;
@@ -107,20 +119,23 @@ float scale_groups(
 GroupCodes round_group(QuantizedFormat format, Group values, float scale) {
   const float inverse =
       scale > 0.0F ? std::min(1.0F / scale, std::numeric_limits<float>::max()) : 0.0F;
-  return format == QuantizedFormat::kInt8 ? round_to_int8(values, inverse)
-                                          : nearest_entries(values, inverse);
+  const auto whole = whole_codes(format);
+  return whole ? nearest_steps(*whole, values, inverse) : nearest_entries(values, inverse);
 }
 
 void put_codes(QuantizedFormat format, unsigned char* group, size_t row, const GroupCodes& codes) {
   for (size_t input = 0; input < kGroup; ++input) {
+    const size_t four = input / 4;
+    const size_t place = row * 4 + input % 4;
+    const int code = codes[input];
     if (format == QuantizedFormat::kInt8) {
-      group[(input / 4 * kRows + row) * 4 + input % 4] = codes[input];
-    } else {
-      unsigned char& byte = group[(input / 8 * kRows + row) * 4 + input % 4];
-      const bool is_high = input % 8 >= 4;
-      byte = static_cast<unsigned char>(
-          is_high ? (byte & 15) | (codes[input] << 4) : (byte & 0xF0) | codes[input]
-      );
+      group[four * kFourBytes + place] = codes[input];
+      continue;
+    }
+    put_bits(group[four / 2 * kFourBytes + place], four % 2 * 4, 15, code & 15);
+    if (format == QuantizedFormat::kInt6) {
+      unsigned char* const upper = group + Int6Weights::kLowBytes;
+      put_bits(upper[four / 4 * kFourBytes + place], four % 4 * 2, 3, code >> 4);
     }
   }
 }

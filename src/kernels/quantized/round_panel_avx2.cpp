@@ -111,10 +111,18 @@ struct Ops {
   [[gnu::always_inline]] static Ints truncate(Avx2Lanes a) {
     return {_mm256_cvttps_epi32(a.lo), _mm256_cvttps_epi32(a.hi)};
   }
-  [[gnu::always_inline]] static Ints or_high_nibble(Ints a, Ints b) {
+  template <int kShift>
+  [[gnu::always_inline]] static Ints or_shifted(Ints a, Ints b) {
     return {
-        _mm256_or_si256(a.lo, _mm256_slli_epi32(b.lo, 4)),
-        _mm256_or_si256(a.hi, _mm256_slli_epi32(b.hi, 4))};
+        _mm256_or_si256(a.lo, _mm256_slli_epi32(b.lo, kShift)),
+        _mm256_or_si256(a.hi, _mm256_slli_epi32(b.hi, kShift))};
+  }
+  [[gnu::always_inline]] static Ints lower_four(Ints a) {
+    const __m256i mask = _mm256_set1_epi32(15);
+    return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
+  }
+  [[gnu::always_inline]] static Ints above_four(Ints a) {
+    return {_mm256_srli_epi32(a.lo, 4), _mm256_srli_epi32(a.hi, 4)};
   }
   [[gnu::always_inline]] static void store_codes(unsigned char* p, Ints a, Ints b, Ints c, Ints d) {
     store_eight(p, a.lo, b.lo, c.lo, d.lo);
@@ -151,5 +159,6 @@ void round_panel_avx2(const RoundPanelTask& task) {
 
 template void round_panel_avx2<Int8Weights>(const RoundPanelTask&);
 template void round_panel_avx2<Int4Weights>(const RoundPanelTask&);
+template void round_panel_avx2<Int6Weights>(const RoundPanelTask&);
 
 }  // namespace millrace

@@ -102,9 +102,14 @@ struct Ops {
     return {_mm512_mask_mov_ps(b.v, p, a.v)};
   }
   [[gnu::always_inline]] static Ints truncate(Avx512Lanes a) { return _mm512_cvttps_epi32(a.v); }
-  [[gnu::always_inline]] static Ints or_high_nibble(Ints a, Ints b) {
-    return _mm512_or_si512(a, _mm512_slli_epi32(b, 4));
+  template <int kShift>
+  [[gnu::always_inline]] static Ints or_shifted(Ints a, Ints b) {
+    return _mm512_or_si512(a, _mm512_slli_epi32(b, kShift));
   }
+  [[gnu::always_inline]] static Ints lower_four(Ints a) {
+    return _mm512_and_si512(a, _mm512_set1_epi32(15));
+  }
+  [[gnu::always_inline]] static Ints above_four(Ints a) { return _mm512_srli_epi32(a, 4); }
   [[gnu::always_inline]] static void store_codes(unsigned char* p, Ints a, Ints b, Ints c, Ints d) {
     const __m512i low = _mm512_or_si512(a, _mm512_slli_epi32(b, 8));
     const __m512i high = _mm512_or_si512(c, _mm512_slli_epi32(d, 8));
@@ -124,5 +129,6 @@ void round_panel_avx512(const RoundPanelTask& task) {
 
 template void round_panel_avx512<Int8Weights>(const RoundPanelTask&);
 template void round_panel_avx512<Int4Weights>(const RoundPanelTask&);
+template void round_panel_avx512<Int6Weights>(const RoundPanelTask&);
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// What quantized_matrix.cpp asks of each instruction set: sixteen rotated rows rounded to 8 or 4
+// What quantized_matrix.cpp asks of each instruction set: sixteen rotated rows rounded to 8, 6 or 4
 // bits, as round_group.h defines it row by row. Plain data only (lanes.h).
 #pragma once
 
@@ -35,6 +35,20 @@ constexpr Int4Codebook kInt4Codebook = [] {
   return book;
 }();
 
+// Of formats whose codes are whole numbers.
+struct WholeCodes {
+  float most;  // of either sign
+  float zero;  // what codes have added
+};
+template <class Weights>
+constexpr WholeCodes kWholeCodes = {};  // none of int4
+template <>
+inline constexpr WholeCodes kWholeCodes<Int8Weights> = {127.0F, kInt8Zero};
+template <>
+inline constexpr WholeCodes kWholeCodes<Int6Weights> = {kInt6Most, kInt6Zero};
+template <class Weights>
+constexpr bool kAreWhole = kWholeCodes<Weights>.most > 0.0F;
+
 struct RoundPanelTask {
   const float* rows;  // [16][num_groups * 64], to be multiplied by `factor`
   float factor;
@@ -57,7 +71,8 @@ constexpr unsigned char* row_scales_of(const RoundPanelTask& task) {
   return task.panel + Weights::kLayout.row_scales_offset(task.num_groups);
 }
 
-// Weights: Int8Weights or Int4Weights. All sixteen rows; one of zeros gets scales of 1 and 0.
+// Weights: Int8Weights, Int4Weights or Int6Weights. All sixteen rows; one of zeros gets scales of 1
+// and 0.
 template <class Weights>
 void round_panel_reference(const RoundPanelTask& task);
 template <class Weights>

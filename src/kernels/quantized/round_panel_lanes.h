@@ -7,7 +7,8 @@
 //   Mask, greater(a, b), both(p, q), select(p, a, b)   a where p, else b
 //   Codebook(), book.entries(x), book.codes(x)   of the entry nearest to x, the lower one of two;
 //                              |x| is below 204
-//   Ints, truncate(a), or_high_nibble(a, b)      a | b << 4
+//   Ints, truncate(a), or_shifted<n>(a, b)       a | b << n
+//   lower_four(a), above_four(a)                 a & 15, a >> 4; of Ints that are not negative
 //   store_codes(p, a, b, c, d)                   the lowest bytes: [16][4]
 //   store_bytes(p, a)                            of whole numbers 0 .. 255
 #pragma once
@@ -19,9 +20,6 @@ namespace millrace {
 namespace {
 
 constexpr size_t kGroupInputs = 64;
-
-template <class Weights>
-constexpr bool kIsInt8 = Weights::kGroupBytes == Int8Weights::kGroupBytes;
 
 // Writes the group's columns, times the factor and with finite numbers only; returns the largest
 // magnitudes.
@@ -106,20 +104,29 @@ template <class Lanes, class Ops, class Weights>
 [[gnu::always_inline]] inline Lanes whole_scales(Lanes scales, Lanes units) {
   const Lanes one = Lanes::broadcast(1.0F);
   const Lanes exact = Lanes::div(scales, units);
-  const Lanes whole = kIsInt8<Weights>
+  const Lanes whole = kAreWhole<Weights>
                           ? Ops::ceil(Lanes::mul(exact, Lanes::broadcast(1.0F - 1e-6F)))
                           : Ops::floor(Lanes::add(exact, Lanes::broadcast(0.5F)));
   const Lanes within = Lanes::min(Lanes::max(whole, one), Lanes::broadcast(255.0F));
   return Ops::select(Ops::greater(units, Lanes::zero()), within, one);
 }
 
-// `inverses`: of the scales.
+// The code of input i of every row. `inverses`: of the scales.
+template <class Lanes, class Ops, class Weights>
+[[gnu::always_inline]] inline typename Ops::Ints whole_code(
+    const float* columns, Lanes inverses, size_t i
+) {
+  constexpr WholeCodes kWhole = kWholeCodes<Weights>;
+  Lanes values = Lanes::mul(Lanes::load(columns + i * kLanes), inverses);
+  values = Lanes::max(values, Lanes::broadcast(-kWhole.most));
+  values = Lanes::min(values, Lanes::broadcast(kWhole.most));
+  return Ops::truncate(Lanes::add(values, Lanes::broadcast(kWhole.zero + 0.5F)));
+}
+
 template <class Lanes, class Ops>
-void put_int8(const float* columns, Lanes inverses, unsigned char* out) {
+void put_group(Int8Weights, const float* columns, Lanes inverses, unsigned char* out) {
   const auto code_at = [&](size_t i) __attribute__((always_inline)) {
-    Lanes values = Lanes::mul(Lanes::load(columns + i * kLanes), inverses);
-    values = Lanes::min(Lanes::max(values, Lanes::broadcast(-127.0F)), Lanes::broadcast(127.0F));
-    return Ops::truncate(Lanes::add(values, Lanes::broadcast(128.5F)));
+    return whole_code<Lanes, Ops, Int8Weights>(columns, inverses, i);
   };
   for (size_t i = 0; i < kGroupInputs; i += 4) {
     Ops::store_codes(out + i * kLanes, code_at(i), code_at(i + 1), code_at(i + 2), code_at(i + 3));
@@ -127,7 +134,34 @@ void put_int8(const float* columns, Lanes inverses, unsigned char* out) {
 }
 
 template <class Lanes, class Ops>
-void put_int4(const float* columns, Lanes inverses, unsigned char* out) {
+void put_group(Int6Weights, const float* columns, Lanes inverses, unsigned char* out) {
+  using Ints = typename Ops::Ints;
+  unsigned char* upper_out = out + Int6Weights::kLowBytes;
+  for (size_t i = 0; i < kGroupInputs; i += 16, upper_out += 64) {
+    Ints first[4];
+    Ints second[4];
+    Ints upper[4];
+    for (size_t j = 0; j < 4; ++j) {
+      Ints fours[4];
+      for (size_t four = 0; four < 4; ++four) {
+        fours[four] = whole_code<Lanes, Ops, Int6Weights>(columns, inverses, i + 4 * four + j);
+      }
+      const auto lower = [&](size_t four) { return Ops::lower_four(fours[four]); };
+      const auto above = [&](size_t four) { return Ops::above_four(fours[four]); };
+      first[j] = Ops::template or_shifted<4>(lower(0), lower(1));
+      second[j] = Ops::template or_shifted<4>(lower(2), lower(3));
+      const Ints half = Ops::template or_shifted<2>(above(0), above(1));
+      const Ints other_half = Ops::template or_shifted<2>(above(2), above(3));
+      upper[j] = Ops::template or_shifted<4>(half, other_half);
+    }
+    Ops::store_codes(out + i / 2 * kLanes, first[0], first[1], first[2], first[3]);
+    Ops::store_codes(out + (i / 2 + 4) * kLanes, second[0], second[1], second[2], second[3]);
+    Ops::store_codes(upper_out, upper[0], upper[1], upper[2], upper[3]);
+  }
+}
+
+template <class Lanes, class Ops>
+void put_group(Int4Weights, const float* columns, Lanes inverses, unsigned char* out) {
   const typename Ops::Codebook book;
   // Inputs i and i + 4 of eight share a byte.
   const auto codes_at = [&](size_t i) __attribute__((always_inline)) {
@@ -137,7 +171,7 @@ void put_int4(const float* columns, Lanes inverses, unsigned char* out) {
       values = Lanes::min(values, Lanes::broadcast(kInt4Beyond));
       return book.codes(values);
     };
-    return Ops::or_high_nibble(code_at(i), code_at(i + 4));
+    return Ops::template or_shifted<4>(code_at(i), code_at(i + 4));
   };
   for (size_t i = 0; i < kGroupInputs; i += 8) {
     Ops::store_codes(
@@ -152,8 +186,12 @@ void round_panel_lanes(const RoundPanelTask& task) {
   Lanes largest = Lanes::zero();
   for (size_t group = 0; group < task.num_groups; ++group) {
     const Lanes peaks = take_columns<Lanes, Ops>(task, group, columns);
-    const Lanes scales = kIsInt8<Weights> ? Lanes::div(peaks, Lanes::broadcast(127.0F))
-                                          : best_int4_scales<Lanes, Ops>(columns, peaks);
+    Lanes scales;
+    if constexpr (kAreWhole<Weights>) {
+      scales = Lanes::div(peaks, Lanes::broadcast(kWholeCodes<Weights>.most));
+    } else {
+      scales = best_int4_scales<Lanes, Ops>(columns, peaks);
+    }
     Lanes::store(task.scales + group * kLanes, scales);
     largest = Lanes::max(largest, scales);
   }
@@ -169,12 +207,7 @@ void round_panel_lanes(const RoundPanelTask& task) {
     const Lanes inverses = Ops::select(Ops::greater(scale, Lanes::zero()), inverse, Lanes::zero());
     // Again: columns of a whole panel would leave the second-level cache.
     take_columns<Lanes, Ops>(task, group, columns);
-    unsigned char* out = codes_of<Weights>(task, group);
-    if constexpr (kIsInt8<Weights>) {
-      put_int8<Lanes, Ops>(columns, inverses, out);
-    } else {
-      put_int4<Lanes, Ops>(columns, inverses, out);
-    }
+    put_group<Lanes, Ops>(Weights{}, columns, inverses, codes_of<Weights>(task, group));
   }
 }
 

@@ -12,9 +12,11 @@ constexpr size_t kRows = QuantizedMatrix::kPanelRows;
 constexpr size_t kGroup = QuantizedMatrix::kGroup;
 
 template <class Weights>
-constexpr QuantizedFormat kFormat =
-    Weights::kGroupBytes == Int8Weights::kGroupBytes ? QuantizedFormat::kInt8
-                                                     : QuantizedFormat::kInt4;
+constexpr QuantizedFormat kFormat = QuantizedFormat::kInt4;
+template <>
+constexpr QuantizedFormat kFormat<Int8Weights> = QuantizedFormat::kInt8;
+template <>
+constexpr QuantizedFormat kFormat<Int6Weights> = QuantizedFormat::kInt6;
 
 }  // namespace
 
@@ -38,5 +40,6 @@ void round_panel_reference(const RoundPanelTask& task) {
 
 template void round_panel_reference<Int8Weights>(const RoundPanelTask&);
 template void round_panel_reference<Int4Weights>(const RoundPanelTask&);
+template void round_panel_reference<Int6Weights>(const RoundPanelTask&);
 
 }  // namespace millrace

@@ -14,8 +14,9 @@ MatrixFormat WeightFormat::of_layers() const {
 }
 
 MatrixFormat WeightFormat::of_head() const {
-  if (quantization) return QuantizedFormat::kInt8;
-  return dtype;
+  if (!quantization) return dtype;
+  const bool is_of_rows = quantization->rounding == InputRounding::kRow;
+  return is_of_rows ? QuantizedFormat::kInt6 : QuantizedFormat::kInt8;
 }
 
 Result<WeightMatrix> WeightMatrix::allocate(

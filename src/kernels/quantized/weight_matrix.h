@@ -26,7 +26,8 @@ struct WeightFormat {
 
   MatrixFormat of_embedding() const { return dtype; }  // rows of it are looked up
   MatrixFormat of_layers() const;
-  // int8 with any quantization: each token that is chosen passes through it.
+  // Of more bits than int4 has: each token that is chosen passes through it. int6 beside int4,
+  // whose inputs are rounded alike, else int8.
   MatrixFormat of_head() const;
 };
 
