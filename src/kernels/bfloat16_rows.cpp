@@ -18,7 +18,7 @@ constexpr IsaVersions<RowFunction<Out>> kVersions = {
     round_row_reference<Out>, round_row_avx2<Out>, round_row_avx512<Out>};
 
 template <class Out>
-void round_rows(const Executor& executor, ConstRows x, RowsOf<Out> out) {
+void round_rows(const Executor& executor, ConstRows x, RowsOf<Out> out, const RmsNormRows* norm) {
   CHECK(
       out.num_rows == x.num_rows && out.num_columns == x.num_columns &&
           out.stride >= out.num_columns,
@@ -26,6 +26,7 @@ void round_rows(const Executor& executor, ConstRows x, RowsOf<Out> out) {
   );
   const RowFunction<Out> function = kVersions<Out>.find(executor.isa);
   executor.for_row_ranges(x.num_rows, x.num_columns, [&](size_t begin, size_t end) {
+    if (norm != nullptr) (*norm)(begin, end);
     for (size_t row = begin; row < end; ++row) {
       function(x.row(row), x.num_columns, out.stride, out.row(row));
     }
@@ -34,15 +35,20 @@ void round_rows(const Executor& executor, ConstRows x, RowsOf<Out> out) {
 
 }  // namespace
 
-void to_bfloat16_rows(const Executor& executor, ConstRows x, RowsOf<BFloat16> out) {
-  round_rows(executor, x, out);
+void to_bfloat16_rows(
+    const Executor& executor, ConstRows x, RowsOf<BFloat16> out, const RmsNormRows* norm
+) {
+  round_rows(executor, x, out, norm);
 }
 
-void to_bfloat16_tiles(const Executor& executor, ConstRows x, BFloat16* tiles) {
+void to_bfloat16_tiles(
+    const Executor& executor, ConstRows x, BFloat16* tiles, const RmsNormRows* norm
+) {
   const RowFunction<BFloat16> function = kVersions<BFloat16>.find(executor.isa);
   const size_t row_of_tiles = round_up(x.num_columns, kInputTileColumns);
   const size_t tile_size = std::min(x.num_rows, kInputTileRows) * kInputTileColumns;
   executor.for_row_ranges(x.num_rows, x.num_columns, [&](size_t begin, size_t end) {
+    if (norm != nullptr) (*norm)(begin, end);
     for (size_t row = begin; row < end;) {
       const size_t rest_of_tile = kInputTileRows - row % kInputTileRows;
       const size_t row_end = std::min(end, row + rest_of_tile);
@@ -60,8 +66,10 @@ void to_bfloat16_tiles(const Executor& executor, ConstRows x, BFloat16* tiles) {
   });
 }
 
-void round_to_bfloat16_rows(const Executor& executor, ConstRows x, Rows out) {
-  round_rows(executor, x, out);
+void round_to_bfloat16_rows(
+    const Executor& executor, ConstRows x, Rows out, const RmsNormRows* norm
+) {
+  round_rows(executor, x, out, norm);
 }
 
 }  // namespace millrace

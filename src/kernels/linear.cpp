@@ -44,6 +44,10 @@ void check_forms(const Executor& executor, const LinearArgs& args) {
       "what is added or stored is floats"
   );
   CHECK(
+      args.norm == nullptr || (!args.groups && args.x_form == RowsForm::kFloats),
+      "what is normalized is floats of one group"
+  );
+  CHECK(
       !args.groups || (args.x_form == RowsForm::kFloats && args.out_form == RowsForm::kFloats),
       "groups of rows are floats"
   );
@@ -96,17 +100,18 @@ struct EncodedInputs {
 EncodedInputs encode_rows(const Executor& executor, const LinearArgs& args) {
   const ConstRows& x = args.x;
   if (args.weights.dtype() != DType::kBFloat16) {
+    if (args.norm != nullptr) executor.for_row_ranges(x.num_rows, x.num_columns, *args.norm);
     return {reinterpret_cast<const std::byte*>(x.data), x.stride, sizeof(float)};
   }
   const size_t stride = round_up(x.num_columns, kInputsPerScratchRow);
   std::byte* const place = args.scratch.data();
   if (executor.isa >= Isa::kAvx512Dot) {
     auto* rows = reinterpret_cast<BFloat16*>(place);
-    to_bfloat16_rows(executor, x, {rows, x.num_rows, x.num_columns, stride});
+    to_bfloat16_rows(executor, x, {rows, x.num_rows, x.num_columns, stride}, args.norm);
     return {place, stride, sizeof(BFloat16)};
   }
   auto* rows = reinterpret_cast<float*>(place);
-  round_to_bfloat16_rows(executor, x, {rows, x.num_rows, x.num_columns, stride});
+  round_to_bfloat16_rows(executor, x, {rows, x.num_rows, x.num_columns, stride}, args.norm);
   return {place, stride, sizeof(float)};
 }
 
@@ -132,7 +137,7 @@ EncodedInputs inputs_of(
     return {reinterpret_cast<const std::byte*>(x.data), tile_size, 0};
   }
   std::byte* const place = &args.scratch[bytes_of_inputs(group.row_begin, x.num_columns)];
-  to_bfloat16_tiles(executor, x, reinterpret_cast<BFloat16*>(place));
+  to_bfloat16_tiles(executor, x, reinterpret_cast<BFloat16*>(place), args.norm);
   return {place, tile_size, 0};
 }
 

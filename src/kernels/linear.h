@@ -18,6 +18,7 @@
 #include "kernels/experts/row_groups.h"
 #include "kernels/linear_kernel.h"  // LinearEpilogue
 #include "kernels/packed_matrix.h"
+#include "kernels/rms_norm.h"
 #include "kernels/rows.h"
 
 namespace millrace {
@@ -49,6 +50,7 @@ struct LinearArgs {
   RowsForm out_form = RowsForm::kFloats;
   std::span<std::byte> scratch = {};  // linear_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // of the matrix after this one: changes no result
+  const RmsNormRows* norm = nullptr;  // what makes x, where it is not there yet; not with `groups`
   // Which rows are multiplied by which panels, if not all by all: x and out are floats then.
   std::optional<RowGroups> groups = {};
 };

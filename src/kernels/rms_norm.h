@@ -8,6 +8,7 @@
 #include <span>
 
 #include "kernels/executor.h"
+#include "kernels/rms_norm_kernel.h"
 #include "kernels/rows.h"
 
 namespace millrace {
@@ -20,5 +21,18 @@ struct RmsNormArgs {
 };
 
 void rms_norm(const Executor& executor, const RmsNormArgs& args);
+
+// The same for rows that are asked for: whoever reads `out` next normalizes each row when it comes
+// to it, on the same thread.
+class RmsNormRows {
+ public:
+  RmsNormRows(Isa isa, const RmsNormArgs& args);
+
+  void operator()(size_t row_begin, size_t row_end) const { function_(task_, row_begin, row_end); }
+
+ private:
+  RmsNormTask task_;
+  void (*function_)(const RmsNormTask&, size_t, size_t);
+};
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/attention/paged_attention.h"
@@ -59,12 +60,10 @@ void Decoder::write_keys_and_values(size_t index, const ForwardBatch& batch) {
   const Rows normed = parts_.workspace.normed.rows(batch.token_ids.size());
   const Rows qkv = parts_.workspace.qkv.rows(batch.token_ids.size());
 
-  rms_norm(
-      executor_, {.x = hidden, .weight = weights.attention_norm, .eps = norm_eps(), .out = normed}
-  );
+  const RmsNormRows norm = norm_of(hidden, weights.attention_norm, normed);
   product(
       {MatrixKind::kQkv, index},
-      {.x = normed, .weights = weights.qkv, .bias = weights.qkv_bias, .out = qkv}
+      {.x = normed, .weights = weights.qkv, .bias = weights.qkv_bias, .out = qkv, .norm = &norm}
   );
   write_kv(
       executor_,
@@ -121,16 +120,19 @@ void Decoder::mlp_block(size_t index, size_t num_rows) {
   const LayerWeights& weights = parts_.weights.layers[index];
   const Rows hidden = parts_.workspace.hidden.rows(num_rows);
   const Rows normed = parts_.workspace.normed.rows(num_rows);
-  rms_norm(executor_, {.x = hidden, .weight = weights.mlp_norm, .eps = norm_eps(), .out = normed});
+  const RmsNormRows norm = norm_of(hidden, weights.mlp_norm, normed);
   if (weights.experts) {
+    executor_.for_row_ranges(num_rows, normed.num_columns, norm);
     experts_block(index, num_rows);
   } else {
-    feed_forward(index, hidden, residual_epilogue());
+    feed_forward(index, hidden, residual_epilogue(), &norm);
   }
   sum_over_ranks(hidden);
 }
 
-void Decoder::feed_forward(size_t index, Rows out, LinearEpilogue epilogue) {
+void Decoder::feed_forward(
+    size_t index, Rows out, LinearEpilogue epilogue, const RmsNormRows* norm
+) {
   const LayerWeights& weights = parts_.weights.layers[index];
   const Rows normed = parts_.workspace.normed.rows(out.num_rows);
   const Rows activation =
@@ -147,7 +149,8 @@ void Decoder::feed_forward(size_t index, Rows out, LinearEpilogue epilogue) {
        .bias = weights.gate_up_bias,
        .out = activation,
        .epilogue = LinearEpilogue::kSiluMul,
-       .out_form = form}
+       .out_form = form,
+       .norm = norm}
   );
   product(
       {MatrixKind::kDown, index},
@@ -178,7 +181,7 @@ void Decoder::experts_block(size_t index, size_t num_rows) {
   );
   if (router.num_columns > num_experts) {
     const Rows shared = space.expert_rows.rows(num_rows);
-    feed_forward(index, shared, LinearEpilogue::kStore);
+    feed_forward(index, shared, LinearEpilogue::kStore, nullptr);
     add_gated(executor_, router.columns(num_experts, 1), shared, hidden);
   }
 
@@ -213,13 +216,10 @@ ConstRows Decoder::logits(const ForwardBatch& batch, const OutputRows& outputs) 
                                                                       : saved_state(row.index);
     std::copy_n(state, wanted.num_columns, wanted.row(i));
   }
-  rms_norm(
-      executor_,
-      {.x = wanted, .weight = parts_.weights.final_norm, .eps = norm_eps(), .out = wanted}
-  );
+  const RmsNormRows norm = norm_of(wanted, parts_.weights.final_norm, wanted);
   product(
       {MatrixKind::kHead, 0},
-      {.x = wanted, .weights = parts_.weights.output_head(), .bias = {}, .out = part}
+      {.x = wanted, .weights = parts_.weights.output_head(), .bias = {}, .out = part, .norm = &norm}
   );
   if (parts_.group != nullptr) {
     for (size_t i = 0; i < num_logits; ++i) {
@@ -227,6 +227,10 @@ ConstRows Decoder::logits(const ForwardBatch& batch, const OutputRows& outputs) 
     }
   }
   return out;
+}
+
+RmsNormRows Decoder::norm_of(ConstRows x, std::span<const float> weight, Rows out) const {
+  return {executor_.isa, {.x = x, .weight = weight, .eps = norm_eps(), .out = out}};
 }
 
 // What was there counts once: in rank 0's part.
@@ -270,7 +274,10 @@ InputRounding Decoder::rounding_of(const WeightMatrix& weights, MatrixKind kind)
 }
 
 void Decoder::product(const MatrixPlace& place, MultiplyArgs args) {
-  if (observer_ != nullptr) observer_->observe(place, args.x);
+  if (observer_ != nullptr) {
+    if (args.norm != nullptr) (*std::exchange(args.norm, nullptr))(0, args.x.num_rows);
+    observer_->observe(place, args.x);
+  }
   args.rounding = rounding_of(args.weights, place.kind);
   args.scratch = parts_.workspace.linear_scratch.bytes();
   args.next = matrix_after(place).panels();

@@ -11,6 +11,7 @@
 #include "kernels/executor.h"
 #include "kernels/quantized/quantization.h"
 #include "kernels/quantized/weight_matrix.h"
+#include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "model/config.h"
 #include "model/forward_batch.h"
@@ -74,8 +75,9 @@ class Decoder {
   // The second half, which is added to the first rows of `hidden`.
   void mlp_block(size_t index, size_t num_rows);
   // The network of a layer without experts, or the expert that all tokens share: `out` is what the
-  // epilogue makes of it. In the workspace's `normed` stands what it is given.
-  void feed_forward(size_t index, Rows out, LinearEpilogue epilogue);
+  // epilogue makes of it. In the workspace's `normed` stands what it is given, or will, by `norm`.
+  void feed_forward(size_t index, Rows out, LinearEpilogue epilogue, const RmsNormRows* norm);
+  RmsNormRows norm_of(ConstRows x, std::span<const float> weight, Rows out) const;
   void experts_block(size_t index, size_t num_rows);
   // Moves the rows of `hidden` and of q that the last layer finishes to the front.
   void keep_rows(const OutputRows& outputs);

@@ -33,11 +33,18 @@ RowsToRotate rows_to_rotate(ConstRows x, bool is_rotated = true) {
   };
 }
 
-// function(begin, end) for all rows. A phase costs more than a row.
+// function(begin, end) for all rows, which are made before by `norm`, if there is one. A phase
+// costs more than a row.
 template <class Function>
-void for_rows(const Executor& executor, size_t num_rows, const Function& function) {
-  if (num_rows == 1) return function(0, 1);
-  executor.pool.parallel_for(num_rows, function);
+void for_rows(
+    const Executor& executor, size_t num_rows, const RmsNormRows* norm, const Function& function
+) {
+  const auto with_norm = [&](size_t begin, size_t end) {
+    if (norm != nullptr) (*norm)(begin, end);
+    function(begin, end);
+  };
+  if (num_rows == 1) return with_norm(0, 1);
+  executor.pool.parallel_for(num_rows, with_norm);
 }
 
 // Of ByteTiles, without `rows`.
@@ -67,7 +74,11 @@ size_t EncodedRows::row_bytes(size_t num_inputs, InputRounding rounding, InputFo
 }
 
 EncodedRows encode_rows(
-    const Executor& executor, ConstRows x, InputRounding rounding, std::span<std::byte> scratch
+    const Executor& executor,
+    ConstRows x,
+    InputRounding rounding,
+    std::span<std::byte> scratch,
+    const RmsNormRows* norm
 ) {
   const InputForm form = input_form(executor.isa, rounding);
   const EncodedRows rows = {
@@ -90,7 +101,9 @@ EncodedRows encode_rows(
       .out_stride = rows.stride,
   };
   const auto function = kEncode.find(executor.isa);
-  for_rows(executor, x.num_rows, [&](size_t begin, size_t end) { function(task, begin, end); });
+  for_rows(executor, x.num_rows, norm, [&](size_t begin, size_t end) {
+    function(task, begin, end);
+  });
   return rows;
 }
 
@@ -100,7 +113,9 @@ size_t RotatedTiles::num_bytes(size_t num_rows, size_t num_inputs) {
   return round_up(num_rows, tile_rows) * round_up(num_inputs, kActivationGroup) * sizeof(BFloat16);
 }
 
-RotatedTiles rotate_to_tiles(const Executor& executor, ConstRows x, std::span<std::byte> scratch) {
+RotatedTiles rotate_to_tiles(
+    const Executor& executor, ConstRows x, std::span<std::byte> scratch, const RmsNormRows* norm
+) {
   CHECK(RotatedTiles::num_bytes(x.num_rows, x.num_columns) <= scratch.size(), "room for all tiles");
   const size_t tile_rows = std::min(x.num_rows, kInputTileRows);
   const RotatedTiles tiles = {
@@ -112,7 +127,9 @@ RotatedTiles rotate_to_tiles(const Executor& executor, ConstRows x, std::span<st
   const RotatedTilesTask task = {
       .rows = rows_to_rotate(x), .tiles = tiles.data, .tile_rows = tile_rows};
   const auto function = kWriteTiles.find(executor.isa);
-  for_rows(executor, x.num_rows, [&](size_t begin, size_t end) { function(task, begin, end); });
+  for_rows(executor, x.num_rows, norm, [&](size_t begin, size_t end) {
+    function(task, begin, end);
+  });
   return tiles;
 }
 
@@ -120,7 +137,9 @@ size_t ByteTiles::num_bytes(size_t num_rows, size_t num_inputs) {
   return bytes_of_tiles(num_rows, num_inputs) + num_rows * sizeof(ByteRow);
 }
 
-ByteTiles encode_to_tiles(const Executor& executor, ConstRows x, std::span<std::byte> scratch) {
+ByteTiles encode_to_tiles(
+    const Executor& executor, ConstRows x, std::span<std::byte> scratch, const RmsNormRows* norm
+) {
   CHECK(ByteTiles::num_bytes(x.num_rows, x.num_columns) <= scratch.size(), "room for all tiles");
   const size_t tile_rows = std::min(x.num_rows, kInputTileRows);
   const size_t num_tile_bytes = bytes_of_tiles(x.num_rows, x.num_columns);
@@ -132,7 +151,9 @@ ByteTiles encode_to_tiles(const Executor& executor, ConstRows x, std::span<std::
       .encoded = rows,
   };
   const auto function = kEncodeToTiles.find(executor.isa);
-  for_rows(executor, x.num_rows, [&](size_t begin, size_t end) { function(task, begin, end); });
+  for_rows(executor, x.num_rows, norm, [&](size_t begin, size_t end) {
+    function(task, begin, end);
+  });
   return {
       .data = scratch.data(),
       .rows = rows,

@@ -18,6 +18,7 @@
 #include "kernels/linear_kernel.h"  // ByteRow
 #include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/quantized/input_rounding.h"
+#include "kernels/rms_norm.h"
 #include "kernels/rows.h"
 #include "tensor/dtype.h"
 
@@ -82,9 +83,14 @@ struct EncodedRows {
 
 // Rotates and rounds every row of x into `scratch`, which the result refers to, in the form of
 // executor.isa; rows are split over the threads. REQUIRES: scratch of at least x.num_rows *
-// row_bytes(), aligned to 64.
+// row_bytes(), aligned to 64. `norm`, where there is one, makes each row of x before it is read; so
+// below.
 EncodedRows encode_rows(
-    const Executor& executor, ConstRows x, InputRounding rounding, std::span<std::byte> scratch
+    const Executor& executor,
+    ConstRows x,
+    InputRounding rounding,
+    std::span<std::byte> scratch,
+    const RmsNormRows* norm = nullptr
 );
 
 // The same rotated rows rounded to bfloat16, as tiles of AMX: [ceil(num_rows / 16)][2 *
@@ -102,7 +108,12 @@ struct RotatedTiles {
 };
 
 // Into `scratch`, as encode_rows(); of at least RotatedTiles::num_bytes().
-RotatedTiles rotate_to_tiles(const Executor& executor, ConstRows x, std::span<std::byte> scratch);
+RotatedTiles rotate_to_tiles(
+    const Executor& executor,
+    ConstRows x,
+    std::span<std::byte> scratch,
+    const RmsNormRows* norm = nullptr
+);
 
 // Rotated rows rounded to 8 bits with one scale for all of a row, as tiles of AMX: int8
 // [ceil(num_rows / 16)][num_groups][min(16, num_rows)][64], 0 past the last input. Rows that the
@@ -119,7 +130,12 @@ struct ByteTiles {
 };
 
 // Into `scratch`, as encode_rows(); of at least ByteTiles::num_bytes().
-ByteTiles encode_to_tiles(const Executor& executor, ConstRows x, std::span<std::byte> scratch);
+ByteTiles encode_to_tiles(
+    const Executor& executor,
+    ConstRows x,
+    std::span<std::byte> scratch,
+    const RmsNormRows* norm = nullptr
+);
 
 // Rotates `rows` in place, as encode_rows() does: blocks of `size`, a power of two of 64 to 1024
 // that divides the length. For weights.

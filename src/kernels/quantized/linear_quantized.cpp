@@ -88,6 +88,7 @@ void check_shapes(const LinearQuantizedArgs& args, size_t num_threads) {
       args.bias.empty() || args.bias.size() == weights.num_panels() * kPanelRows,
       "a bias covers every packed row"
   );
+  CHECK(args.norm == nullptr || !args.groups, "what is normalized is one group");
   CHECK(fits(args.rounding, weights.format()), "inputs are rounded as these weights want them");
   CHECK(
       args.scratch.size() >=
@@ -123,7 +124,7 @@ struct EncodedInputs {
 // encodes them all. Nothing where each group has tiles of its own.
 EncodedInputs encode_inputs(const Executor& executor, const LinearQuantizedArgs& args) {
   if (reference_of(executor.isa) == Isa::kAmxReference) return {};
-  const EncodedRows rows = encode_rows(executor, args.x, args.rounding, args.scratch);
+  const EncodedRows rows = encode_rows(executor, args.x, args.rounding, args.scratch, args.norm);
   return {rows.data, rows.stride, nullptr};
 }
 
@@ -143,9 +144,9 @@ EncodedInputs inputs_of(
   const std::span<std::byte> place =
       args.scratch.subspan(kGroupedRowsFactor * group.row_begin * row_bytes);
   if (multiplies_bfloat16(executor.isa, args.weights.format())) {
-    return {place.data(), rotate_to_tiles(executor, x, place).tile_bytes, nullptr};
+    return {place.data(), rotate_to_tiles(executor, x, place, args.norm).tile_bytes, nullptr};
   }
-  const ByteTiles tiles = encode_to_tiles(executor, x, place);
+  const ByteTiles tiles = encode_to_tiles(executor, x, place, args.norm);
   return {place.data(), tiles.tile_bytes, tiles.rows};
 }
 

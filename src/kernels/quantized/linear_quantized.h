@@ -34,6 +34,7 @@
 #include "kernels/linear_kernel.h"  // LinearEpilogue
 #include "kernels/quantized/input_rounding.h"
 #include "kernels/quantized/quantized_matrix.h"
+#include "kernels/rms_norm.h"
 #include "kernels/rows.h"
 
 namespace millrace {
@@ -52,6 +53,7 @@ struct LinearQuantizedArgs {
   InputRounding rounding;  // of x: kRow for int4, kUnrotated for codes alone; AMX has its own
   std::span<std::byte> scratch = {};  // linear_quantized_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                // as LinearArgs
+  const RmsNormRows* norm = nullptr;  // as LinearArgs
   // As LinearArgs; the scratch is that of kGroupedRowsFactor times as many tokens then.
   std::optional<RowGroups> groups = {};
 };

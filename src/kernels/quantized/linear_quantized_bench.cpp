@@ -117,7 +117,7 @@ void make_tiles(benchmark::State& state, const ToTiles& to_tiles) {
   std::vector<float> x = random_floats(num_tokens * num_inputs, 2);
   Buffer scratch = *Buffer::allocate(Tiles::num_bytes(num_tokens, num_inputs));
   for (auto _ : state) {
-    to_tiles(Executor{best_isa(), pool}, rows_of(x, num_inputs), scratch.bytes());
+    to_tiles(Executor{best_isa(), pool}, rows_of(x, num_inputs), scratch.bytes(), nullptr);
     benchmark::ClobberMemory();
   }
   const auto values =

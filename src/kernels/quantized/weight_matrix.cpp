@@ -118,6 +118,7 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
          .out_form = args.out_form,
          .scratch = args.scratch,
          .next = args.next,
+         .norm = args.norm,
          .groups = args.groups}
     );
     return;
@@ -136,6 +137,7 @@ void multiply(const Executor& executor, const MultiplyArgs& args) {
        .rounding = args.rounding,
        .scratch = args.scratch,
        .next = args.next,
+       .norm = args.norm,
        .groups = args.groups}
   );
 }

@@ -88,6 +88,7 @@ struct MultiplyArgs {
   InputRounding rounding = {};           // as LinearQuantizedArgs
   std::span<std::byte> scratch = {};     // multiply_scratch_bytes(), aligned to 64 bytes
   PanelData next = {};                   // as LinearArgs
+  const RmsNormRows* norm = nullptr;     // as LinearArgs
   std::optional<RowGroups> groups = {};  // as LinearQuantizedArgs
 };
 
