@@ -9,7 +9,7 @@
 // activations' is fused.
 //
 // With AMX int8 and int4 have another sum (docs/decisions/0020), so that tiles need not be scaled
-// group by group.
+// group by group; int6 has not, and no tiles.
 //
 // int4 is brought to steps that all groups of a row share (scaled_code() of
 // linear_quantized_kernel.h), and activations have one scale a token: the exact integer sum of all

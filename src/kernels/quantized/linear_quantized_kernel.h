@@ -62,7 +62,7 @@ struct QuantizedTask {
   size_t num_groups;
   size_t value_bytes;           // of a group of the rows
   bool has_row_scales;          // the rows, not their groups
-  bool unpacks_pairs;           // fewer than 8 bits once for many tokens, not in each tile
+  bool unpacks_pairs;           // weights of fewer bits once for many tokens, not in each tile
   const unsigned char* panels;  // see QuantizedMatrix
   size_t panel_bytes;
   // Its num_tokens, bias, out, num_outputs, epilogue and, for tiles, scratch and x_rows.
