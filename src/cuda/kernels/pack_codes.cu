@@ -4,6 +4,7 @@
 #include "cuda/kernels/launch_limits.h"
 #include "cuda/kernels/operand_tiles.h"
 #include "cuda/kernels/pack_codes.h"
+#include "kernels/quantized/code_bits.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 
 namespace millrace::cuda {
@@ -14,6 +15,7 @@ constexpr uint32_t kThreads = 256;
 struct PackTask {
   PackCodesArgs args;
   PanelLayout from;
+  int from_bits;  // of a code
   size_t num_groups;
   size_t panel_bytes;
   CodePanelLayout to;
@@ -31,24 +33,11 @@ struct SourceRow {
     panel = static_cast<const unsigned char*>(task.args.panels) + index * task.panel_bytes;
   }
 
-  // Of an input of a group.
+  // Of an input of a group; of int6 as one of int8.
   __device__ uint32_t code(const PackTask& task, size_t group, uint32_t input) const {
     const unsigned char* const codes = panel + task.from.codes_offset(group);
-    if (task.args.format == QuantizedFormat::kInt6) return code_of_int6(codes, input);
-    if (task.to.num_bits == 8) return codes[(input / 4 * kTileRows + row) * 4 + input % 4];
-    const uint32_t both = codes[(input / 8 * kTileRows + row) * 4 + input % 4];
-    return input % 8 < 4 ? both & 15U : both >> 4;
-  }
-
- private:
-  // As one of int8.
-  __device__ uint32_t code_of_int6(const unsigned char* codes, uint32_t input) const {
-    const uint32_t four = input / 4;
-    const uint32_t place = row * 4 + input % 4;
-    const unsigned char* const upper = codes + Int6Weights::kLowBytes;
-    const uint32_t lower_bits = codes[four / 2 * 64 + place] >> (four % 2 * 4) & 15U;
-    const uint32_t upper_bits = upper[four / 4 * 64 + place] >> (four % 4 * 2) & 3U;
-    return lower_bits + 16 * upper_bits + (kInt8Zero - kInt6Zero);
+    const int added = task.args.format == QuantizedFormat::kInt6 ? kInt8Zero - kInt6Zero : 0;
+    return static_cast<uint32_t>(code_bits_at(codes, row, input, task.from_bits) + added);
   }
 };
 
@@ -117,13 +106,12 @@ void pack_codes(StreamHandle stream, const PackCodesArgs& args) {
       "gate's panels with up's"
   );
   CHECK(!are_codes(args.format), "weights that were rounded here");
-  const PanelLayout& from = args.format == QuantizedFormat::kInt8   ? Int8Weights::kLayout
-                            : args.format == QuantizedFormat::kInt4 ? Int4Weights::kLayout
-                                                                    : Int6Weights::kLayout;
+  const PanelLayout& from = own_layout(args.format);
   const size_t num_groups = num_chunks_of(args.num_inputs);
   const PackTask task = {
       .args = args,
       .from = from,
+      .from_bits = own_bits(args.format),
       .num_groups = num_groups,
       .panel_bytes = from.row_scales_offset(num_groups) + kRowScaleBytes,
       .to = CodePanelLayout(num_device_bits(args.format), args.num_inputs)};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/math.h"
+#include "kernels/quantized/quantized_test_data.h"
 #include "kernels/quantized/weight_matrix.h"
 #include "kernels/test_data.h"
 
@@ -18,16 +19,6 @@ constexpr size_t kNumInputs = 130;
 constexpr size_t kNumOutputs = 21;  // of a part: its last panel is not whole
 constexpr size_t kNumParts = kGroupsAtOnce + 9;
 
-constexpr WeightFormat kFormats[] = {
-    {DType::kFloat32},
-    {DType::kFloat16},
-    {DType::kBFloat16},
-    {DType::kBFloat16, QuantizedFormat::kInt8},
-    {DType::kBFloat16, Quantization::w8a8()},
-    {DType::kBFloat16, QuantizedFormat::kInt4},
-    {DType::kBFloat16, QuantizedFormat::kInt6},
-};
-
 size_t part_rows(LinearEpilogue epilogue) {
   return epilogue == LinearEpilogue::kSiluMul ? 2 * round_up(kNumOutputs, kPanelRows) : kNumOutputs;
 }
@@ -35,13 +26,7 @@ size_t part_rows(LinearEpilogue epilogue) {
 // The rows of a part, as if it were a matrix of its own.
 void pack_part(size_t part, size_t num_rows, WeightMatrix& matrix, size_t first_panel) {
   const std::vector<float> rows = random_floats(num_rows * kNumInputs, 100 + part);
-  for (size_t row = 0; row < num_rows; row += kPanelRows) {
-    const size_t count = std::min(kPanelRows, num_rows - row);
-    matrix.pack_panel(
-        first_panel + row / kPanelRows,
-        std::span(rows).subspan(row * kNumInputs, count * kNumInputs)
-    );
-  }
+  pack_rows(rows, kNumInputs, matrix, first_panel);
 }
 
 // Most parts have rows: one, a few, or more than a tile has.
@@ -122,7 +107,7 @@ TEST_P(RowGroupsOnIsa, MultiplyEachGroupByItsPartAlone) {
   const Executor executor{GetParam(), pool};
   const std::vector<RowGroup> groups = make_groups();
   const size_t num_rows = num_rows_of(groups);
-  for (const WeightFormat& format : kFormats) {
+  for (const WeightFormat& format : kWeightFormats) {
     for (const LinearEpilogue epilogue : {LinearEpilogue::kStore, LinearEpilogue::kSiluMul}) {
       const size_t num_part_rows = part_rows(epilogue);
       const size_t part_panels = div_ceil(num_part_rows, kPanelRows);

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/linear_kernel.h"
+#include "kernels/quantized/code_bits.h"
 #include "kernels/quantized/quantized_format.h"
 
 namespace millrace {
@@ -106,10 +107,16 @@ struct Int4Weights {
   static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
 };
 struct Int6Weights {
-  static constexpr size_t kLowBytes = 512;  // the upper two bits lie behind
+  static constexpr size_t kLowBytes = kLowerBitsBytes;  // the upper two bits lie behind
   static constexpr size_t kGroupBytes = kLowBytes + 256;
   static constexpr PanelLayout kLayout = {.group_bytes = kGroupBytes, .scale_bytes = 16};
 };
+// Of a format of our own.
+constexpr const PanelLayout& own_layout(QuantizedFormat format) {
+  if (format == QuantizedFormat::kInt8) return Int8Weights::kLayout;
+  return format == QuantizedFormat::kInt4 ? Int4Weights::kLayout : Int6Weights::kLayout;
+}
+
 // Codes of other tools. A group of 64 inputs has one part, two or four, whose inputs share a scale.
 template <QuantizedFormat kFormat>
 struct CodedWeights {
@@ -121,7 +128,7 @@ struct CodedWeights {
   static constexpr size_t kPartBytes = 16 * sizeof(uint16_t);  // of scales, or of bases
   // What lies behind the lower four bits of a group's codes.
   static constexpr size_t kHighBits = kStoredBits == 8 ? 0 : kStoredBits - 4;
-  static constexpr size_t kLowBytes = kStoredBits == 8 ? 1024 : 512;
+  static constexpr size_t kLowBytes = kStoredBits == 8 ? 1024 : kLowerBitsBytes;
   static constexpr size_t kGroupBytes = kLowBytes + kHighBits * 128;
   static constexpr PanelLayout kLayout = {
       .group_bytes = kGroupBytes,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/exp.h"
+#include "kernels/quantized/code_bits.h"
 #include "kernels/quantized/encode_rows_kernel.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
 
@@ -14,35 +15,21 @@ constexpr size_t kGroup = 64;
 
 // The weight of a group for an input, with kInt8Zero, kInt4Zero or kInt6Zero added.
 int code_at(Int8Weights, const unsigned char* group, size_t row, size_t input) {
-  return group[(input / 4 * kPanelRows + row) * 4 + input % 4];
+  return code_bits_at(group, row, input, 8);
 }
 int code_at(Int4Weights, const unsigned char* group, size_t row, size_t input) {
-  const int byte = group[(input / 8 * kPanelRows + row) * 4 + input % 4];
-  return kInt4Codes[input % 8 < 4 ? byte & 15 : byte >> 4];
+  return kInt4Codes[code_bits_at(group, row, input, 4)];
 }
-int code_at(Int6Weights weights, const unsigned char* group, size_t row, size_t input) {
-  const size_t four = input / 4;
-  const size_t place = row * 4 + input % 4;
-  const int lower = group[four / 2 * 64 + place] >> (four % 2 * 4) & 15;
-  const int upper = group[weights.kLowBytes + four / 4 * 64 + place] >> (four % 4 * 2) & 3;
-  return lower + 16 * upper;
+int code_at(Int6Weights, const unsigned char* group, size_t row, size_t input) {
+  return code_bits_at(group, row, input, 6);
 }
 
 // A code of another tool.
 template <class Weights>
 requires kAreCodes<Weights>
 int code_at(Weights weights, const unsigned char* group, size_t row, size_t input) {
-  const size_t four = input / 4;
-  const size_t place = row * 4 + input % 4;
-  if (weights.kStoredBits == 8) return group[four * 64 + place];
-  const int byte = group[four / 2 * 64 + place];
-  const int low = four % 2 == 0 ? byte & 15 : byte >> 4;
-  if (weights.kCodes.is_iq4) return kIq4Codes[low];
-  if (weights.kHighBits == 0) return low;
-  const size_t num_fields = weights.kHighBits == 1 ? 8 : 4;  // of a byte of upper bits
-  const int fields = group[weights.kLowBytes + four / num_fields * 64 + place];
-  const int high = fields >> (four % num_fields * weights.kHighBits);
-  return low + 16 * (high & ((1 << weights.kHighBits) - 1));
+  const int code = code_bits_at(group, row, input, weights.kStoredBits);
+  return weights.kCodes.is_iq4 ? kIq4Codes[code] : code;
 }
 
 template <class T>

@@ -64,4 +64,10 @@ constexpr bool are_codes(QuantizedFormat format) {
   return static_cast<size_t>(format) >= kNumOwnFormats;
 }
 
+// Of a weight of our own formats.
+constexpr int own_bits(QuantizedFormat format) {
+  if (format == QuantizedFormat::kInt8) return 8;
+  return format == QuantizedFormat::kInt4 ? 4 : 6;
+}
+
 }  // namespace millrace

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "kernels/dispatch.h"
+#include "kernels/quantized/code_bits.h"
 #include "kernels/quantized/encode_rows.h"
 #include "kernels/quantized/error_feedback.h"
 #include "kernels/quantized/linear_quantized_kernel.h"
@@ -34,9 +35,7 @@ layouts_of_codes(std::index_sequence<kIndex...>) {
 
 const PanelLayout& layout_of(QuantizedFormat format) {
   static constexpr auto kOfCodes = layouts_of_codes(std::make_index_sequence<kNumCodeFormats>());
-  if (are_codes(format)) return kOfCodes[code_format_index(format)];
-  if (format == QuantizedFormat::kInt6) return Int6Weights::kLayout;
-  return format == QuantizedFormat::kInt8 ? Int8Weights::kLayout : Int4Weights::kLayout;
+  return are_codes(format) ? kOfCodes[code_format_index(format)] : own_layout(format);
 }
 
 // nullopt when it does not fit a size_t.
@@ -63,45 +62,18 @@ constexpr IsaVersions<void (*)(const RoundPanelTask&)> kRoundPanel[] = {
 };
 static_assert(std::size(kRoundPanel) == kNumOwnFormats);
 
-// The byte of a group in which `fours` times four inputs of a row have bits, and from which bit on.
-struct BitPlace {
-  size_t byte;
-  size_t shift;
-};
-BitPlace bit_place(size_t row, size_t input, size_t fours) {
-  const size_t four = input / 4;
-  return {(four / fours * kRows + row) * 4 + input % 4, four % fours * (8 / fours)};
-}
-BitPlace nibble_place(size_t row, size_t input) {
-  return bit_place(row, input, 2);
-}
-
-constexpr size_t kLowBytes = CodedWeights<QuantizedFormat::kUint4>::kLowBytes;
-static_assert(kLowBytes == Int6Weights::kLowBytes);
-
-// Of the fifth bits, or of the fifth and the sixth ones. REQUIRES: 5 or 6 bits.
-BitPlace high_bits_place(size_t row, size_t input, int bits) {
-  const BitPlace place = bit_place(row, input, bits == 5 ? 8 : 4);
-  return {kLowBytes + place.byte, place.shift};
-}
-
 // Of the code itself, or of the next one above it.
 unsigned index_of_iq4(unsigned code) {
   const auto* const found = std::ranges::lower_bound(kIq4Codes, code);
   return static_cast<unsigned>(std::min(found, std::end(kIq4Codes) - 1) - std::begin(kIq4Codes));
 }
 
-// Puts a code of another tool into a group of zeros.
+// Puts a code of another tool into a group.
 void put_code(
     unsigned char* group, const CodeFormat& format, size_t row, size_t input, unsigned code
 ) {
-  const auto put = [&](const BitPlace& place, unsigned value) {
-    group[place.byte] |= static_cast<unsigned char>(value << place.shift);
-  };
-  if (format.is_iq4) return put(nibble_place(row, input), index_of_iq4(code));
-  if (format.bits == 8) return put(bit_place(row, input, 1), code);
-  put(nibble_place(row, input), code & 15);
-  if (format.bits > 4) put(high_bits_place(row, input, format.bits), code >> 4);
+  if (format.is_iq4) return put_code_bits(group, row, input, 4, index_of_iq4(code));
+  put_code_bits(group, row, input, format.bits, code);
 }
 
 // Reads the rows of a panel.
@@ -129,9 +101,9 @@ class PanelReader {
                              : -static_cast<float>(format.zero_code()) * scale;
       const size_t end = std::min(begin + format.num_inputs, out.size());
       for (size_t column = begin; column < end; ++column) {
-        const int code =
-            format.is_iq4 ? kIq4Codes[nibble(row, column)] : this->code(row, column, format.bits);
-        out[column] = (static_cast<float>(code) * scale + base) * row_scale(row);
+        const int value =
+            format.is_iq4 ? kIq4Codes[code(row, column, 4)] : code(row, column, format.bits);
+        out[column] = (static_cast<float>(value) * scale + base) * row_scale(row);
       }
     }
   }
@@ -156,32 +128,15 @@ class PanelReader {
   float row_scale(size_t row) const {
     return at<float>(layout_.row_scales_offset(num_groups_), row);
   }
-  // `bits` of a group's codes.
-  int bits_at(size_t group, const BitPlace& place, int bits) const {
-    const int byte = panel_[layout_.codes_offset(group) + place.byte];
-    return byte >> place.shift & ((1 << bits) - 1);
-  }
-  int nibble(size_t row, size_t column) const {
-    return bits_at(column / kGroup, nibble_place(row, column % kGroup), 4);
-  }
-  // Of another tool, or of int8 or int6.
   int code(size_t row, size_t column, int bits) const {
-    const size_t group = column / kGroup;
-    const size_t input = column % kGroup;
-    if (bits == 8) return bits_at(group, bit_place(row, input, 1), 8);
-    const int low = nibble(row, column);
-    if (bits == 4) return low;
-    return low | bits_at(group, high_bits_place(row, input, bits), bits - 4) << 4;
+    const unsigned char* const group = panel_ + layout_.codes_offset(column / kGroup);
+    return code_bits_at(group, row, column % kGroup, bits);
   }
   // In units of its scale.
   float weight(size_t row, size_t column) const {
-    if (format_ == QuantizedFormat::kInt4) {
-      return static_cast<float>(kInt4Codes[nibble(row, column)] - kInt4Zero);
-    }
-    if (format_ == QuantizedFormat::kInt6) {
-      return static_cast<float>(code(row, column, 6) - kInt6Zero);
-    }
-    return static_cast<float>(code(row, column, 8) - kInt8Zero);
+    const int code = this->code(row, column, own_bits(format_));
+    if (format_ == QuantizedFormat::kInt4) return kInt4Codebook.entries[code];
+    return static_cast<float>(code) - whole_codes(format_)->zero;
   }
 };
 
@@ -205,6 +160,7 @@ std::string_view name_of(QuantizedFormat format) {
   constexpr std::string_view kOfBits[] = {"uint4", "uint5", "uint6", "uint7", "uint8"};
   const std::optional<CodeFormat> codes = code_format(format);
   constexpr std::string_view kOwn[] = {"int8", "int4", "int6"};
+  static_assert(std::size(kOwn) == kNumOwnFormats);
   if (!codes) return kOwn[static_cast<size_t>(format)];
   return codes->is_iq4 ? "iq4" : kOfBits[codes->bits - 4];
 }

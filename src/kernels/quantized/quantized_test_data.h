@@ -12,6 +12,7 @@
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "kernels/quantized/quantization.h"
 #include "kernels/quantized/quantized_matrix.h"
+#include "kernels/quantized/weight_matrix.h"
 #include "kernels/test_data.h"
 #include "tensor/buffer.h"
 
@@ -89,6 +90,30 @@ inline CodedRowsData coded(
     }
   }
   return data;
+}
+
+// Those of a model's matrices that are not codes of other tools.
+inline constexpr WeightFormat kWeightFormats[] = {
+    {DType::kFloat32},
+    {DType::kFloat16},
+    {DType::kBFloat16},
+    {DType::kBFloat16, QuantizedFormat::kInt8},
+    {DType::kBFloat16, Quantization::w8a8()},
+    {DType::kBFloat16, QuantizedFormat::kInt4},
+    {DType::kBFloat16, QuantizedFormat::kInt6},
+};
+
+// Packs rows, [n, num_columns], into panels from `first_panel` on.
+inline void pack_rows(
+    std::span<const float> rows, size_t num_columns, WeightMatrix& matrix, size_t first_panel = 0
+) {
+  constexpr size_t kPanelRows = WeightMatrix::kPanelRows;
+  const size_t num_rows = rows.size() / num_columns;
+  for (size_t row = 0; row < num_rows; row += kPanelRows) {
+    const size_t count = std::min(kPanelRows, num_rows - row);
+    const auto of_panel = rows.subspan(row * num_columns, count * num_columns);
+    matrix.pack_panel(first_panel + row / kPanelRows, of_panel);
+  }
 }
 
 // `rows`: [num_rows, num_columns].

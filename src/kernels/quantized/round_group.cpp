@@ -4,11 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/quantized/code_bits.h"
+
 namespace millrace {
 namespace {
 
 constexpr size_t kGroup = QuantizedMatrix::kGroup;
-constexpr size_t kRows = QuantizedMatrix::kPanelRows;
 constexpr float kScaleMax = 255.0F;
 
 using Group = std::span<const float, kGroup>;
@@ -37,13 +38,6 @@ GroupCodes nearest_steps(const WholeCodes& whole, Group values, float inverse) {
     codes[i] = static_cast<unsigned char>(static_cast<int>(value + (whole.zero + 0.5F)));
   }
   return codes;
-}
-
-// Of four inputs of all rows, in a byte each.
-constexpr size_t kFourBytes = kRows * 4;
-
-void put_bits(unsigned char& byte, size_t shift, int mask, int bits) {
-  byte = static_cast<unsigned char>((byte & ~(mask << shift)) | bits << shift);
 }
 
 struct Fit {
@@ -92,12 +86,6 @@ float whole_scale(QuantizedFormat format, float scale, float unit) {
 
 }  // namespace
 
-std::optional<WholeCodes> whole_codes(QuantizedFormat format) {
-  if (format == QuantizedFormat::kInt8) return kWholeCodes<Int8Weights>;
-  if (format == QuantizedFormat::kInt6) return kWholeCodes<Int6Weights>;
-  return std::nullopt;
-}
-
 float scale_groups(
     QuantizedFormat format, std::span<float> row, float factor, std::span<float> group_scales
 ) {
@@ -124,19 +112,9 @@ GroupCodes round_group(QuantizedFormat format, Group values, float scale) {
 }
 
 void put_codes(QuantizedFormat format, unsigned char* group, size_t row, const GroupCodes& codes) {
+  const int bits = own_bits(format);
   for (size_t input = 0; input < kGroup; ++input) {
-    const size_t four = input / 4;
-    const size_t place = row * 4 + input % 4;
-    const int code = codes[input];
-    if (format == QuantizedFormat::kInt8) {
-      group[four * kFourBytes + place] = codes[input];
-      continue;
-    }
-    put_bits(group[four / 2 * kFourBytes + place], four % 2 * 4, 15, code & 15);
-    if (format == QuantizedFormat::kInt6) {
-      unsigned char* const upper = group + Int6Weights::kLowBytes;
-      put_bits(upper[four / 4 * kFourBytes + place], four % 4 * 2, 3, code >> 4);
-    }
+    put_code_bits(group, row, input, bits, codes[input]);
   }
 }
 

@@ -14,7 +14,11 @@ namespace millrace {
 using GroupCodes = std::array<unsigned char, QuantizedMatrix::kGroup>;
 
 // None of int4.
-[[nodiscard]] std::optional<WholeCodes> whole_codes(QuantizedFormat format);
+constexpr std::optional<WholeCodes> whole_codes(QuantizedFormat format) {
+  if (format == QuantizedFormat::kInt8) return kWholeCodes<Int8Weights>;
+  if (format == QuantizedFormat::kInt6) return kWholeCodes<Int6Weights>;
+  return std::nullopt;
+}
 
 // Multiplies the row by `factor`, replaces what is not finite, and chooses its scales: the whole
 // numbers 1 .. 255 of its groups, into `group_scales`, and the float that it returns. int8 and

@@ -2,10 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <span>
 #include <vector>
 
+#include "kernels/quantized/quantized_test_data.h"
 #include "kernels/rms_norm.h"
 #include "kernels/test_data.h"
 #include "tensor/buffer.h"
@@ -13,26 +12,9 @@
 namespace millrace {
 namespace {
 
-constexpr WeightFormat kFormats[] = {
-    {DType::kFloat32},
-    {DType::kFloat16},
-    {DType::kBFloat16},
-    {DType::kBFloat16, QuantizedFormat::kInt8},
-    {DType::kBFloat16, Quantization::w8a8()},
-    {DType::kBFloat16, QuantizedFormat::kInt4},
-    {DType::kBFloat16, QuantizedFormat::kInt6},
-};
-
 WeightMatrix random_matrix(const WeightFormat& format, size_t num_rows, size_t num_columns) {
   WeightMatrix matrix = *WeightMatrix::allocate(format.of_layers(), num_rows, num_columns);
-  const std::vector<float> rows = random_floats(num_rows * num_columns, 1);
-  for (size_t row = 0; row < num_rows; row += WeightMatrix::kPanelRows) {
-    const size_t count = std::min(WeightMatrix::kPanelRows, num_rows - row);
-    matrix.pack_panel(
-        row / WeightMatrix::kPanelRows,
-        std::span(rows).subspan(row * num_columns, count * num_columns)
-    );
-  }
+  pack_rows(random_floats(num_rows * num_columns, 1), num_columns, matrix);
   return matrix;
 }
 
@@ -47,7 +29,7 @@ TEST(Multiply, NormalizesRowsAsItReadsThem) {
   constexpr size_t kNumOutputs = 37;
   ThreadPool pool(3);
   const std::vector<float> weight = random_floats(kNumInputs, 2);
-  for (const WeightFormat& format : kFormats) {
+  for (const WeightFormat& format : kWeightFormats) {
     const WeightMatrix matrix = random_matrix(format, kNumOutputs, kNumInputs);
     for (const size_t num_tokens : {1, 5, 100}) {
       std::vector<float> hidden = random_floats(num_tokens * kNumInputs, 3);
