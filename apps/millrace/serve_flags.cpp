@@ -109,7 +109,7 @@ void add_limit_flags(CommandLine& line, ServeFlags& flags) {
       "seconds after which an engine without progress counts as dead (/livez)"
   );
   line.add("--io-threads", flags.num_io_threads, "threads for connections; 0: CPUs less one");
-  line.add("--text-threads", flags.num_text_threads, "threads for large texts; 0: half the CPUs");
+  line.add("--text-threads", flags.num_text_threads, "threads for texts; 0: half the CPUs");
 }
 
 void add_log_flags(CommandLine& line, ServeFlags& flags) {

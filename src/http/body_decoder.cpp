@@ -15,6 +15,10 @@ constexpr size_t kChunkExtraBytesMax = 256;
 constexpr size_t kChunkSizeDigitsMax = 15;
 // What is set aside at once for a body of announced length; the rest grows with what really comes.
 constexpr size_t kReserveBytesMax = size_t{1} << 20;
+// Of each body so much is not counted, so that large ones never keep out short ones.
+constexpr size_t kUncountedBytes = size_t{64} << 10;
+// What is decompressed at once: a thousand times as much can come out.
+constexpr size_t kInflatedAtOnceBytes = 1024;
 
 Refusal body_too_large() {
   return refuse(413, "content_too_large", "the body is too large");
@@ -25,7 +29,8 @@ Refusal malformed_chunk() {
 
 }  // namespace
 
-BodyDecoder::BodyDecoder(const RequestHead& head, const HttpLimits& limits) : limits_(&limits) {
+BodyDecoder::BodyDecoder(const RequestHead& head, const HttpLimits& limits, ByteBudget* bodies)
+    : limits_(&limits), held_(bodies) {
   if (head.coding() == ContentCoding::kGzip && head.framing() != BodyFraming::kNone) {
     inflater_.emplace(limits.body_bytes_max);
   }
@@ -63,6 +68,7 @@ size_t BodyDecoder::feed(std::string_view bytes) {
 
 std::string BodyDecoder::take_body() {
   CHECK(is_complete(), "a body is taken when it is complete");
+  held_.release();
   return std::move(body_);
 }
 
@@ -163,14 +169,10 @@ void BodyDecoder::take_data(std::string_view data) {
   num_bytes_left_ -= data.size();
   num_bytes_sent_ += data.size();
   if (inflater_) {
-    const InflateStatus status = inflater_->feed(data, body_);
-    if (status == InflateStatus::kTooLarge) return refuse_with(body_too_large());
-    if (status == InflateStatus::kCorrupt) {
-      return refuse_with(refuse(400, "malformed_body", "the body is not valid gzip"));
-    }
-    is_inflated_ = status == InflateStatus::kDone;
+    if (!inflate(data)) return;
   } else {
     body_.append(data);
+    if (!hold_body()) return;
   }
   if (num_bytes_left_ > 0) return;
   if (state_ == State::kLength) {
@@ -178,6 +180,33 @@ void BodyDecoder::take_data(std::string_view data) {
   } else {
     state_ = State::kChunkDataCr;
   }
+}
+
+// False: refused.
+bool BodyDecoder::inflate(std::string_view data) {
+  while (!data.empty()) {
+    const std::string_view piece = data.substr(0, kInflatedAtOnceBytes);
+    data.remove_prefix(piece.size());
+    const InflateStatus status = inflater_->feed(piece, body_);
+    if (status == InflateStatus::kTooLarge) {
+      refuse_with(body_too_large());
+      return false;
+    }
+    if (status == InflateStatus::kCorrupt) {
+      refuse_with(refuse(400, "malformed_body", "the body is not valid gzip"));
+      return false;
+    }
+    is_inflated_ = status == InflateStatus::kDone;
+    if (!hold_body()) return false;
+  }
+  return true;
+}
+
+// False: refused.
+bool BodyDecoder::hold_body() {
+  if (held_.grow_to(body_.size() - std::min(body_.size(), kUncountedBytes))) return true;
+  refuse_with(refuse(503, "too_many_bodies", "too many large bodies are being received at once"));
+  return false;
 }
 
 void BodyDecoder::complete() {
@@ -193,6 +222,7 @@ void BodyDecoder::refuse_with(Refusal refusal) {
   refusal_ = std::move(refusal);
   inflater_.reset();
   body_ = {};
+  held_.release();
 }
 
 }  // namespace millrace::http

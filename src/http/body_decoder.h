@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/byte_budget.h"
 #include "http/inflater.h"
 #include "http/limits.h"
 #include "http/request_head.h"
@@ -16,8 +17,8 @@ namespace millrace::http {
 
 class BodyDecoder {
  public:
-  // `limits` outlives the decoder.
-  BodyDecoder(const RequestHead& head, const HttpLimits& limits);
+  // What comes behind it outlives the decoder. `bodies`: as RequestParser's.
+  BodyDecoder(const RequestHead& head, const HttpLimits& limits, ByteBudget* bodies);
 
   // Takes a prefix of `bytes` and says how long it was: all of it, unless the body ended or was
   // refused.
@@ -51,6 +52,8 @@ class BodyDecoder {
   void end_trailer_line();
   void take_line_char(char c);
   void take_data(std::string_view data);
+  bool inflate(std::string_view data);
+  bool hold_body();
   void complete();
   void refuse_with(Refusal refusal);
 
@@ -65,6 +68,7 @@ class BodyDecoder {
   size_t num_trailer_bytes_ = 0;
   std::string trailer_line_;
   std::string body_;
+  BytesHeld held_;  // for body_, but for its first bytes
   std::optional<Inflater> inflater_;
   bool is_inflated_ = false;  // the gzip member has ended
   std::optional<Refusal> refusal_;

@@ -34,7 +34,7 @@ Connection::Connection(IoThread& thread, Accepted accepted)
       slot_(std::move(accepted.slot)),
       is_surplus_(accepted.is_surplus),
       socket_(thread.io()),
-      parser_(thread.service().limits) {
+      parser_(thread.service().limits, thread.service().bodies.get()) {
   const int fd = accepted.socket.get();
   transport_ = accepted.is_tls ? thread.service().tls->accept(fd) : make_plain_transport(fd);
   error_code error;

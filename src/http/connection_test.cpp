@@ -190,6 +190,34 @@ TEST(Connection, EndlessChunkedBodyIsBounded) {
   EXPECT_LT(server.counters().num_bytes_received, uint64_t{20} << 20);
 }
 
+TEST(Connection, BodiesBeingReceivedAreBoundedTogether) {
+  constexpr size_t kBodyBytes = size_t{1} << 20;
+  TestServer server(with_limits([](HttpLimits& limits) {
+    limits.body_bytes_max = kBodyBytes;
+    limits.all_bodies_bytes_max = kBodyBytes;
+  }));
+  const std::string head = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n";
+  const std::string body(kBodyBytes, 'a');
+  RawPeer slow(server.port());
+  slow.send(head);
+  slow.send(std::string_view(body).substr(1));
+  ASSERT_TRUE(eventually([&] { return server.counters().num_bytes_received > kBodyBytes; }));
+  RawPeer refused(server.port());
+  refused.send(head + body);
+  const std::optional<PeerResponse> response = refused.read_response();
+  ASSERT_TRUE(response);
+  EXPECT_EQ(response->status, 503);
+  EXPECT_EQ(response->header("connection"), "close");
+  RawPeer brief(server.port());
+  brief.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+  EXPECT_EQ(brief.read_response()->body, "hello") << "the first bytes of each are free";
+  slow.send("a");
+  EXPECT_EQ(slow.read_response()->status, 200);
+  RawPeer next(server.port());
+  next.send(head + body);
+  EXPECT_EQ(next.read_response()->status, 200) << "what was received is counted no more";
+}
+
 enum class Departure { kFin, kReset };
 
 class ConnectionDeparture : public testing::TestWithParam<Departure> {

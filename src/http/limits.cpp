@@ -39,6 +39,7 @@ Result<void> validate(const HttpLimits& limits) {
       Range{"socket_send_bytes", limits.socket_send_bytes, 4096, size_t{1} << 30},
       Range{"num_connections_max", limits.num_connections_max, 1, kCountCeiling},
       Range{"num_surplus_connections_max", limits.num_surplus_connections_max, 0, kCountCeiling},
+      Range{"all_bodies_bytes_max", limits.all_bodies_bytes_max, 0, kBodyBytesCeiling},
   };
   for (const Range& range : ranges) {
     if (range.value < range.min || range.value > range.max) {

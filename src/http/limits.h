@@ -34,6 +34,9 @@ struct HttpLimits {
   // request: essential routes (health) answer, all others 503. Beyond those, accepting pauses.
   size_t num_connections_max = 65536;
   size_t num_surplus_connections_max = 16;
+  // Bodies that are being received, decompressed, but for the first 64 KiB of each; then 503. At
+  // least one may be as large as body_bytes_max.
+  size_t all_bodies_bytes_max = size_t{256} << 20;
   // Instead of header_timeout: a crowd that says nothing must not keep the health probes waiting
   // that stand behind it.
   std::chrono::milliseconds surplus_header_timeout{500};

@@ -126,7 +126,7 @@ void RequestParser::end_head() {
 
 void RequestParser::read_body() {
   CHECK(state_ == ParserState::kHeadComplete, "the body comes after the head");
-  body_.emplace(request_.head, *limits_);
+  body_.emplace(request_.head, *limits_, bodies_);
   state_ = ParserState::kBody;
   take_body_state();
 }

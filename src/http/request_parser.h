@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/byte_budget.h"
 #include "http/body_decoder.h"
 #include "http/limits.h"
 #include "http/request.h"
@@ -23,8 +24,10 @@ enum class ParserState {
 
 class RequestParser {
  public:
-  // `limits` outlives the parser.
-  explicit RequestParser(const HttpLimits& limits) : limits_(&limits) {}
+  // Both outlive the parser. `bodies`: what all bodies that are being received share; none: no
+  // bound but that of each.
+  explicit RequestParser(const HttpLimits& limits, ByteBudget* bodies = nullptr)
+      : limits_(&limits), bodies_(bodies) {}
 
   ParserState state() const { return state_; }
   // Whether a byte of the next request has come.
@@ -60,6 +63,7 @@ class RequestParser {
   void refuse_with(Refusal refusal);
 
   const HttpLimits* limits_;
+  ByteBudget* bodies_;
   ParserState state_ = ParserState::kHead;
   std::string head_bytes_;
   size_t line_begin_ = 0;   // in head_bytes_, of the line not yet ended

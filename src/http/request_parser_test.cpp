@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "http/inflater.h"
+#include "http/test_gzip.h"
 
 namespace millrace::http {
 namespace {
@@ -105,6 +106,46 @@ TEST(RequestParser, HoldsNoMoreThanItsLimits) {
   while (parser.state() == ParserState::kHead && num_fed < 100'000) num_fed += parser.feed("aaaa");
   EXPECT_EQ(parser.refusal().status, 431);
   EXPECT_LT(num_fed, 1100u);
+}
+
+// Bytes that may stand in the budget's way: none but those of bodies that are not complete.
+TEST(RequestParser, SharesABudgetOfBodies) {
+  const std::string head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n";
+  const std::string body(200'000, 'a');
+  constexpr size_t kBudgetBytes = 140'000;  // 64 KiB of each are free
+  HttpLimits limits;
+  ByteBudget budget(kBudgetBytes);
+  const auto begin = [&](RequestParser& parser) {
+    parser.feed(head);
+    parser.read_body();
+    parser.feed(std::string_view(body).substr(1));
+    return parser.state();
+  };
+  {
+    RequestParser first(limits, &budget);
+    EXPECT_EQ(begin(first), ParserState::kBody);
+    RequestParser second(limits, &budget);
+    EXPECT_EQ(begin(second), ParserState::kRefused);
+    EXPECT_EQ(second.refusal().status, 503);
+    first.feed("a");
+    EXPECT_EQ(first.state(), ParserState::kComplete);
+    RequestParser third(limits, &budget);
+    EXPECT_EQ(begin(third), ParserState::kBody) << "neither a complete body nor a refused one counts";
+  }
+  EXPECT_TRUE(budget.try_take(kBudgetBytes)) << "nor one that is gone";
+}
+
+TEST(RequestParser, CountsBodiesAsTheyAreDecompressed) {
+  HttpLimits limits;
+  ByteBudget budget(500'000);
+  RequestParser parser(limits, &budget);
+  parser.feed(
+      "POST / HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 10000\r\n\r\n"
+  );
+  parser.read_body();
+  parser.feed(gzip(std::string(1'000'000, 'a')));
+  EXPECT_EQ(parser.state(), ParserState::kRefused);
+  EXPECT_EQ(parser.refusal().status, 503);
 }
 
 TEST(Limits, AreCheckedByName) {

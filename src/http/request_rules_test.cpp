@@ -1,10 +1,9 @@
 // What a server must refuse: each case of the list is sent as raw bytes to a real server, which
 // must give the status that the list names and serve the next client as if nothing had happened.
-#include <zlib.h>
-
 #include <string>
 #include <vector>
 
+#include "http/test_gzip.h"
 #include "http/test_server.h"
 
 namespace millrace::http {
@@ -35,20 +34,6 @@ std::string post(std::string_view fields, std::string_view body) {
 
 std::string chunked(std::string_view body) {
   return post("Transfer-Encoding: chunked\r\n", body);
-}
-
-std::string gzip(std::string_view text) {
-  z_stream stream = {};
-  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 16 + 15, 9, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string out(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
 }
 
 std::string post_gzip(const std::string& body, std::string_view coding = "gzip") {

@@ -112,6 +112,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpServerOptions options)
     impl->addresses.push_back(to_string(socket.address));
   }
   impl->service.limits = options.limits;
+  impl->service.bodies = std::make_unique<ByteBudget>(
+      std::max(options.limits.all_bodies_bytes_max, options.limits.body_bytes_max)
+  );
   impl->service.router = std::move(options.router);
   impl->service.render_error = std::move(options.render_error);
   impl->service.guard = std::move(options.guard);

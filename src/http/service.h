@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 
+#include "base/byte_budget.h"
 #include "http/cors.h"
 #include "http/limits.h"
 #include "http/request.h"
@@ -38,6 +40,7 @@ struct Service {
   Log log;  // may be empty
   std::string server_name;
   std::optional<TlsContext> tls;
+  std::unique_ptr<ByteBudget> bodies;  // being received; none: without a bound
   std::atomic<bool> is_draining = false;
 
   void log_line(std::string_view line) const {

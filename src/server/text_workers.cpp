@@ -2,15 +2,21 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 namespace millrace {
 
 TextWorkers::TextWorkers(const TextWorkersOptions& options)
-    : num_bytes_waiting_max_(options.num_bytes_waiting_max), tasks_(options.num_tasks_waiting_max) {
-  threads_.reserve(options.num_threads);
-  for (size_t i = 0; i < options.num_threads; ++i) threads_.emplace_back([this] { run(); });
+    : options_(options),
+      bytes_waiting_(options.num_bytes_waiting_max),
+      tasks_(options.num_tasks_waiting_max),
+      large_tasks_(options.num_tasks_waiting_max) {
+  threads_.reserve(options.num_threads + 1);
+  for (size_t i = 0; i < options.num_threads; ++i) threads_.emplace_back([this] { run(tasks_); });
+  threads_.emplace_back([this] { run(large_tasks_); });
 }
 
 TextWorkers::~TextWorkers() {
@@ -18,25 +24,24 @@ TextWorkers::~TextWorkers() {
 }
 
 bool TextWorkers::try_post(Task task, size_t num_bytes) {
-  const size_t num_bytes_before = num_bytes_waiting_.fetch_add(num_bytes);
-  const bool has_room = num_bytes == 0 || num_bytes_before == 0 ||
-                        num_bytes_before + num_bytes <= num_bytes_waiting_max_;
-  if (has_room && tasks_.try_push({std::move(task), num_bytes}) == PushResult::kPushed) return true;
-  num_bytes_waiting_ -= num_bytes;
-  return false;
+  BytesHeld bytes(&bytes_waiting_);
+  if (!bytes.grow_to(std::min(num_bytes, options_.num_bytes_waiting_max))) return false;
+  Queue& queue = num_bytes > options_.large_body_bytes ? large_tasks_ : tasks_;
+  return queue.try_push({std::move(task), std::move(bytes)}) == PushResult::kPushed;
 }
 
 void TextWorkers::stop() {
   tasks_.close();
+  large_tasks_.close();
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
 }
 
-void TextWorkers::run() {
+void TextWorkers::run(Queue& queue) {
   pthread_setname_np(pthread_self(), "text");
-  while (std::optional<Waiting> next = tasks_.pop()) {
-    num_bytes_waiting_ -= next->num_bytes;
+  while (std::optional<Waiting> next = queue.pop()) {
+    next->bytes.release();
     try {
       next->task();
     } catch (const std::exception&) {

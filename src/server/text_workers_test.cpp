@@ -7,7 +7,9 @@
 namespace millrace {
 namespace {
 
-// One thread, which is busy until release().
+constexpr size_t kLargeBodyBytes = 2000;
+
+// One thread, and that of large bodies; the first is busy until released_.
 class TextWorkersTest : public ::testing::Test {
  protected:
   TextWorkersTest() {
@@ -27,7 +29,10 @@ class TextWorkersTest : public ::testing::Test {
   std::promise<void> released_;
   int num_run_ = 0;  // the worker's, until it is stopped
   TextWorkers workers_{
-      {.num_threads = 1, .num_tasks_waiting_max = 4, .num_bytes_waiting_max = 100}};
+      {.num_threads = 1,
+       .num_tasks_waiting_max = 4,
+       .num_bytes_waiting_max = 100,
+       .large_body_bytes = kLargeBodyBytes}};
 };
 
 TEST_F(TextWorkersTest, RefusesMoreTasksThanMayWait) {
@@ -38,7 +43,6 @@ TEST_F(TextWorkersTest, RefusesMoreTasksThanMayWait) {
   EXPECT_EQ(num_run_, 4);
 }
 
-// Only their number was bounded: 4096 bodies of 64 MiB could wait.
 TEST_F(TextWorkersTest, RefusesMoreBytesThanMayWait) {
   EXPECT_TRUE(post(60));
   EXPECT_FALSE(post(41));
@@ -58,6 +62,25 @@ TEST_F(TextWorkersTest, TakesOneTaskOfAnySizeWhereNothingWaits) {
   released_.set_value();
   done.get_future().wait();
   EXPECT_TRUE(post(100)) << "what has run waits no more";
+}
+
+TEST_F(TextWorkersTest, RunsLargeBodiesApart) {
+  std::promise<void> large_begun;
+  std::promise<void> large_released;
+  EXPECT_TRUE(workers_.try_post(
+      [&] {
+        large_begun.set_value();
+        large_released.get_future().wait();
+      },
+      kLargeBodyBytes + 1
+  ));
+  large_begun.get_future().wait();  // though the thread of the others is busy
+  released_.set_value();
+  std::promise<void> done;
+  EXPECT_TRUE(workers_.try_post([&done] { done.set_value(); }, 100));
+  done.get_future().wait();  // though the thread of large bodies is
+  large_released.set_value();
+  workers_.stop();
 }
 
 }  // namespace
