@@ -64,13 +64,14 @@ Result<std::string> parse_origin(std::string_view text) {
   return origin;
 }
 
+bool CorsPolicy::allows(std::string_view origin) const {
+  return std::ranges::find(allowed_origins_, origin) != allowed_origins_.end();
+}
+
 std::vector<Header> CorsPolicy::headers_for(const Request& request) const {
   if (allowed_origins_.empty()) return {};
   const std::optional<std::string_view> origin = request.header("origin");
   if (!origin) return {};
-  const auto allows = [&](std::string_view allowed) {
-    return std::ranges::find(allowed_origins_, allowed) != allowed_origins_.end();
-  };
   const std::string exposed = "x-request-id";
   if (allows("*")) {
     return {{"access-control-allow-origin", "*"}, {"access-control-expose-headers", exposed}};
@@ -81,6 +82,19 @@ std::vector<Header> CorsPolicy::headers_for(const Request& request) const {
       {"access-control-expose-headers", exposed},
       {"vary", "Origin"},
   };
+}
+
+// Images and the like name no origin; Fetch Metadata (W3C) tells of them where the server's own
+// address is HTTPS or this machine.
+bool CorsPolicy::is_foreign(const Request& request) const {
+  const std::optional<std::string_view> site = request.header("sec-fetch-site");
+  if (site && (*site == "same-origin" || *site == "none")) return false;
+  const std::optional<std::string_view> origin = request.header("origin");
+  if (allows("*") || (origin && allows(*origin))) return false;
+  if (site) return true;
+  if (!origin) return false;
+  const size_t slashes = origin->find("://");
+  return slashes == std::string_view::npos || origin->substr(slashes + 3) != request.header("host");
 }
 
 std::vector<Header> CorsPolicy::preflight_headers(

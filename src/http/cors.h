@@ -29,10 +29,16 @@ class CorsPolicy {
   // that is not allowed.
   std::vector<Header> headers_for(const Request& request) const;
 
+  // Whether a browser sent `request` for a page that is neither of this server nor of an allowed
+  // origin. Of such pages preflights keep out what is JSON, but no simple GET or POST.
+  bool is_foreign(const Request& request) const;
+
   // What the answer to a preflight adds; empty if `request` is none.
   static std::vector<Header> preflight_headers(const Request& request, std::string_view methods);
 
  private:
+  bool allows(std::string_view origin) const;
+
   std::vector<std::string> allowed_origins_;
 };
 

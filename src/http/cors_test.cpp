@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "http/request_parser.h"
 #include "http/test_server.h"
 
 namespace millrace::http {
@@ -45,6 +46,43 @@ TEST(Cors, NamesTheOriginOnAnswersAndOnErrors) {
   EXPECT_EQ(
       ask(open, "GET /health", "Origin: http://c\r\n").header("access-control-allow-origin"), "*"
   );
+}
+
+Request request_with(std::string_view fields) {
+  HttpLimits limits;
+  RequestParser parser(limits);
+  const std::string head = "GET / HTTP/1.1\r\nHost: me:80\r\n" + std::string(fields) + "\r\n";
+  EXPECT_EQ(parser.feed(head), head.size());
+  parser.read_body();
+  return parser.take();
+}
+
+TEST(Cors, KnowsPagesOfOtherOrigins) {
+  const CorsPolicy nobody;
+  const CorsPolicy friends({"http://a"});
+  const CorsPolicy everybody({"*"});
+  struct Case {
+    const char* fields;
+    bool is_foreign;
+    bool is_foreign_to_friends;
+  };
+  for (const auto& [fields, is_foreign, is_foreign_to_friends] : {
+           Case{"", false, false},  // no browser
+           Case{"Origin: http://me:80\r\n", false, false},
+           Case{"Origin: http://me\r\n", true, true},  // another port, for all that is known
+           Case{"Origin: http://a\r\n", true, false},
+           Case{"Origin: null\r\n", true, true},
+           Case{"Sec-Fetch-Site: none\r\n", false, false},
+           Case{"Sec-Fetch-Site: same-origin\r\nOrigin: https://me\r\n", false, false},
+           Case{"Sec-Fetch-Site: same-site\r\n", true, true},
+           Case{"Sec-Fetch-Site: cross-site\r\n", true, true},
+           Case{"Sec-Fetch-Site: cross-site\r\nOrigin: http://a\r\n", true, false},
+       }) {
+    const Request request = request_with(fields);
+    EXPECT_EQ(nobody.is_foreign(request), is_foreign) << fields;
+    EXPECT_EQ(friends.is_foreign(request), is_foreign_to_friends) << fields;
+    EXPECT_FALSE(everybody.is_foreign(request)) << fields;
+  }
 }
 
 TEST(Cors, ReadsOriginsAsBrowsersWriteThem) {

@@ -130,7 +130,7 @@ TEST(RequestParser, SharesABudgetOfBodies) {
     first.feed("a");
     EXPECT_EQ(first.state(), ParserState::kComplete);
     RequestParser third(limits, &budget);
-    EXPECT_EQ(begin(third), ParserState::kBody) << "neither a complete body nor a refused one counts";
+    EXPECT_EQ(begin(third), ParserState::kBody) << "no complete body counts, nor a refused one";
   }
   EXPECT_TRUE(budget.try_take(kBudgetBytes)) << "nor one that is gone";
 }

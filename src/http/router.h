@@ -28,6 +28,7 @@ struct Route {
   Handler handler;
   bool is_public = false;     // for the guard: asks for no key
   bool is_essential = false;  // answered on surplus connections too: health probes
+  bool is_kept_from_foreign_pages = false;  // CorsPolicy::is_foreign(): 403
 };
 
 // Filled before the server starts, read-only afterwards: then thread-safe.

@@ -45,6 +45,9 @@ std::variant<const Route*, Response> Service::admit(Request& request, bool is_su
     response.headers.push_back({"retry-after", "1"});
     return response;
   }
+  if (match.route->is_kept_from_foreign_pages && cors.is_foreign(request)) {
+    return render(refuse(403, "foreign_origin", "pages of other origins may not ask for this"));
+  }
   if (!guard) return match.route;
   try {
     std::optional<Response> response = guard(request, *match.route);

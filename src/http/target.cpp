@@ -62,17 +62,15 @@ bool is_clean_text(std::string_view text) {
   return true;
 }
 
-// Whether a segment is empty (the last one may be), "." or "..".
-bool has_odd_segments(std::string_view path) {
-  path.remove_prefix(1);
-  while (true) {
-    const size_t slash = path.find('/');
-    const std::string_view segment = path.substr(0, slash);
+bool has_dot_segments(std::string_view path) {
+  while (!path.empty()) {
+    path.remove_prefix(1);
+    const size_t end = std::min(path.find('/'), path.size());
+    const std::string_view segment = path.substr(0, end);
     if (segment == "." || segment == "..") return true;
-    if (slash == std::string_view::npos) return false;
-    if (segment.empty()) return true;
-    path.remove_prefix(slash + 1);
+    path.remove_prefix(end);
   }
+  return false;
 }
 
 // "http://host/path?query" -> "/path?query"; nullopt when the authority is not a valid host.
@@ -94,13 +92,15 @@ bool is_absolute_form(std::string_view target) {
 std::variant<Target, Refusal> parse_origin_form(std::string_view target) {
   if (!target.starts_with('/')) return refuse_malformed("the request target must start with '/'");
   const size_t mark = std::min(target.find('?'), target.size());
-  std::optional<std::string> path = percent_decode(target.substr(0, mark));
+  const std::string_view encoded = target.substr(0, mark);
+  std::optional<std::string> path = percent_decode(encoded);
   if (!path || !is_clean_text(*path)) {
     return refuse_malformed(
         "the path holds a bad percent escape, a control character or a byte that is not UTF-8"
     );
   }
-  if (has_odd_segments(*path)) {
+  // An escaped slash may make empty ones: a model's name can be a path.
+  if (encoded.find("//") != std::string_view::npos || has_dot_segments(*path)) {
     return refuse(404, "not_found", "paths with empty, '.' or '..' segments do not exist here");
   }
   const std::string_view query = mark < target.size() ? target.substr(mark + 1) : "";

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error_reason.h"
@@ -14,25 +16,9 @@
 namespace millrace {
 namespace {
 
-Result<std::vector<TokenId>> tokenize(
-    PromptInput& input,
-    const GenerationRequest& request,
-    const ModelText& text,
-    std::chrono::local_seconds now
-) {
-  if (auto* ids = std::get_if<std::vector<TokenId>>(&input)) return std::move(*ids);
-  if (const auto* plain = std::get_if<std::string>(&input)) {
-    return text.tokenizer.encode(*plain, {.add_special_tokens = request.add_special_tokens});
-  }
-  auto& chat = std::get<ChatInput>(input);
-  chat.now = now;
-  const Result<RenderedChat> rendered = render_chat(text, chat);
-  if (!rendered) return rendered.error();
-  return text.tokenizer.encode(
-      rendered->text,
-      {.add_special_tokens = request.add_special_tokens, .plain_text = rendered->input_ranges}
-  );
-}
+// Prompts are counted up to so many times what the model takes, so that an error can say how long
+// they are, and megabytes of text are not tokenized for nothing.
+constexpr size_t kCountedContexts = 4;
 
 // Where the prompts stand: a field of the JSON.
 std::string field_of(const GenerationRequest& request) {
@@ -47,13 +33,47 @@ std::string path_of(const GenerationRequest& request, size_t index) {
   return request.prompts.size() > 1 ? fmt::format("{}[{}]", field, index) : field;
 }
 
-Error too_long(size_t num_prompt_tokens, int64_t max_tokens, int32_t bound, std::string where) {
+// `num_prompt_tokens`: the number, or what stands for it.
+Error too_long(
+    std::string_view num_prompt_tokens, int64_t max_tokens, int32_t bound, std::string where
+) {
   std::string message = fmt::format(
       "this model takes at most {} tokens; the prompt has {}", bound, num_prompt_tokens
   );
   if (max_tokens > 0) message += fmt::format(" and {} more were asked for", max_tokens);
   return {
       ErrorCode::kInvalidArgument, std::move(message), std::move(where), "context_length_exceeded"};
+}
+
+// `where`: the prompt's JSON path.
+Result<std::vector<TokenId>> tokenize(
+    PromptInput& input,
+    const GenerationRequest& request,
+    const ModelText& text,
+    int32_t bound,
+    std::chrono::local_seconds now,
+    const std::string& where
+) {
+  if (auto* ids = std::get_if<std::vector<TokenId>>(&input)) return std::move(*ids);
+  EncodeOptions options{.add_special_tokens = request.add_special_tokens};
+  std::string_view plain;
+  RenderedChat chat;
+  if (const auto* given = std::get_if<std::string>(&input)) {
+    plain = *given;
+  } else {
+    auto& messages = std::get<ChatInput>(input);
+    messages.now = now;
+    Result<RenderedChat> rendered = render_chat(text, messages);
+    if (!rendered) return rendered.error();
+    chat = *std::move(rendered);
+    plain = chat.text;
+    options.plain_text = chat.input_ranges;
+  }
+  if (request.truncate_prompt_tokens) return text.tokenizer.encode(plain, options);
+  const size_t num_counted_max = kCountedContexts * static_cast<size_t>(bound);
+  auto ids = text.tokenizer.encode_at_most(num_counted_max, plain, options);
+  if (ids) return *std::move(ids);
+  return too_long(fmt::format("more than {}", num_counted_max), 0, bound, where);
 }
 
 // How many tokens a prompt of this length gets at most.
@@ -65,13 +85,16 @@ Result<int32_t> max_tokens_of(
 ) {
   const int64_t bound = limits.num_sequence_tokens_max;
   const int64_t room = bound - static_cast<int64_t>(num_prompt_tokens);
-  if (room < 1) return too_long(num_prompt_tokens, 0, limits.num_sequence_tokens_max, where);
+  const auto refuse = [&](int64_t num_asked_for) {
+    return too_long(
+        std::to_string(num_prompt_tokens), num_asked_for, limits.num_sequence_tokens_max, where
+    );
+  };
+  if (room < 1) return refuse(0);
   if (!request.max_tokens) {
     return static_cast<int32_t>(std::min<int64_t>(room, request.max_tokens_default));
   }
-  if (*request.max_tokens > room) {
-    return too_long(num_prompt_tokens, *request.max_tokens, limits.num_sequence_tokens_max, where);
-  }
+  if (*request.max_tokens > room) return refuse(*request.max_tokens);
   // Where only the prompt is wanted, one token is made and thrown away.
   return std::max(*request.max_tokens, 1);
 }
@@ -155,7 +178,8 @@ Result<std::vector<EngineRequest>> build_engine_requests(
   built.reserve(request.prompts.size());
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     const std::string where = path_of(request, i);
-    Result<std::vector<TokenId>> prompt = tokenize(request.prompts[i], request, text, now);
+    Result<std::vector<TokenId>> prompt =
+        tokenize(request.prompts[i], request, text, limits.num_sequence_tokens_max, now, where);
     if (!prompt) return prompt.error();
     if (prompt->empty()) return invalid_argument("the prompt has no tokens", where);
     if (request.truncate_prompt_tokens) keep_last(*prompt, *request.truncate_prompt_tokens);

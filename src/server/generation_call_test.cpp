@@ -407,6 +407,17 @@ TEST_F(GenerationCallTest, RefusesPromptsThatDoNotFitWithBothNumbers) {
   EXPECT_THAT(response.body, HasSubstr("60"));
 }
 
+TEST_F(GenerationCallTest, CountsPromptsNoFurtherThanNeeded) {
+  for (const auto& [num_words, expected] :
+       {std::pair(4 * 64, "the prompt has 256\""), std::pair(4 * 64 + 1, "has more than 256\"")}) {
+    send(completion(std::string(static_cast<size_t>(num_words), 'x'), 10, false));
+    const http::PeerResponse response = receive();
+    EXPECT_EQ(response.status, 400);
+    EXPECT_THAT(response.body, HasSubstr(expected));
+    EXPECT_THAT(response.body, HasSubstr("context_length_exceeded"));
+  }
+}
+
 TEST_F(GenerationCallTest, WordsLargeAnswersOnATextWorker) {
   GenerationRequest request = completion("hi", 8, false);
   request.fields.sampling.prompt_logprobs = 5;

@@ -96,16 +96,20 @@ void begin_if_memory_lasts(
   }
 }
 
+// Whether the body is JSON by its header, which no page of another origin may say without asking.
+// If not, the exchange is answered.
+bool is_json(const Serving& serving, http::Exchange& exchange) {
+  const auto refusal = http::check_json_content_type(exchange.request());
+  if (!refusal) return true;
+  if (serving.logs_requests) log_refusal(serving.log, exchange.request(), to_api_error(*refusal));
+  exchange.respond(render_refusal(*refusal));
+  return false;
+}
+
 void generate(ApiState& state, const ExchangePtr& exchange, RequestReader read) {
   const TimePoint arrival = Clock::now();
   Serving& serving = *state.serving();
-  if (const auto refusal = http::check_json_content_type(exchange->request())) {
-    if (serving.logs_requests) {
-      log_refusal(serving.log, exchange->request(), to_api_error(*refusal));
-    }
-    exchange->respond(render_refusal(*refusal));
-    return;
-  }
+  if (!is_json(serving, *exchange)) return;
   const size_t num_body_bytes = exchange->request().body.size();
   if (num_body_bytes <= kShortBodyBytes) {
     return begin_if_memory_lasts(state, exchange, read, true, arrival);
@@ -119,8 +123,9 @@ void generate(ApiState& state, const ExchangePtr& exchange, RequestReader read) 
 }
 
 void abort(ApiState& state, const ExchangePtr& exchange) {
-  const Result<AbortRequest> request = read_abort_request(exchange->request().body);
   const Serving& serving = *state.serving();
+  if (!is_json(serving, *exchange)) return;
+  const Result<AbortRequest> request = read_abort_request(exchange->request().body);
   if (!request) return refuse(serving, *exchange, request.error());
   const CallRegistry& calls = serving.calls;
   const auto found = request->abort_all ? calls.all() : calls.find(request->request_id);

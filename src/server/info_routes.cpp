@@ -43,13 +43,10 @@ class Routes {
   }
 
   // A JSON answer that needs the model.
-  void add_json(
-      const char* method, const char* pattern, std::function<std::string(const Serving&)> answer
-  ) {
-    add({.method = method, .pattern = pattern},
-        [&state = state_, answer = std::move(answer)](const http::Request&) {
-          return http::json_response(200, answer(*state.serving()));
-        });
+  void add_json(http::Route route, std::function<std::string(const Serving&)> answer) {
+    add(std::move(route), [&state = state_, answer = std::move(answer)](const http::Request&) {
+      return http::json_response(200, answer(*state.serving()));
+    });
   }
 
   Result<void> result() { return std::move(added_); }
@@ -91,7 +88,7 @@ void add_health_routes(Routes& routes, ApiState& state) {
 }
 
 void add_model_routes(Routes& routes, ApiState& state) {
-  routes.add_json("GET", "/v1/models", [](const Serving& serving) {
+  routes.add_json({.method = "GET", .pattern = "/v1/models"}, [](const Serving& serving) {
     return model_list_json(served_model(serving));
   });
   const auto one = [&state](const http::Request& request) {
@@ -107,12 +104,12 @@ void add_model_routes(Routes& routes, ApiState& state) {
   };
   routes.add({.method = "GET", .pattern = "/v1/models/{model...}"}, one);
   for (const char* pattern : {"/model_info", "/get_model_info"}) {
-    routes.add_json("GET", pattern, [](const Serving& serving) {
+    routes.add_json({.method = "GET", .pattern = pattern}, [](const Serving& serving) {
       return model_info_json(served_model(serving));
     });
   }
   for (const char* pattern : {"/server_info", "/get_server_info"}) {
-    routes.add_json("GET", pattern, [&state](const Serving& serving) {
+    routes.add_json({.method = "GET", .pattern = pattern}, [&state](const Serving& serving) {
       const Engine& engine = *serving.model.engine;
       return server_info_json(
           served_model(serving), engine.limits(), engine.stats(), state.version()
@@ -123,13 +120,17 @@ void add_model_routes(Routes& routes, ApiState& state) {
 
 // Requests that come after the answer share nothing with those before; what is under way goes on.
 void add_cache_routes(Routes& routes) {
-  const auto reset = [](const Serving& serving) {
-    serving.model.engine->reset_prefix_cache();
-    return std::string("{\"success\":true}");
-  };
-  routes.add_json("POST", "/reset_prefix_cache", reset);
-  routes.add_json("POST", "/flush_cache", reset);
-  routes.add_json("GET", "/flush_cache", reset);
+  for (const auto& [method, pattern] :
+       {std::pair("POST", "/reset_prefix_cache"),
+        std::pair("POST", "/flush_cache"),
+        std::pair("GET", "/flush_cache")}) {
+    http::Route route{.method = method, .pattern = pattern};
+    route.is_kept_from_foreign_pages = true;
+    routes.add_json(std::move(route), [](const Serving& serving) {
+      serving.model.engine->reset_prefix_cache();
+      return std::string("{\"success\":true}");
+    });
+  }
 }
 
 // What tells of the server itself, to anyone.

@@ -73,6 +73,11 @@ class Bpe {
   // less than 2^31 bytes.
   void encode_word(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
 
+  // Words of `num_bytes` bytes have no fewer tokens. 0 where characters may be lost or fused.
+  size_t num_tokens_min(size_t num_bytes) const {
+    return num_token_bytes_max_ == 0 ? 0 : num_bytes / num_token_bytes_max_;
+  }
+
   std::optional<TokenId> find(std::string_view text) const { return vocabulary_.find(text); }
 
   // The vocabulary string of `id`; nullopt where no token has it.
@@ -100,6 +105,7 @@ class Bpe {
   Result<void> resolve_unknown(const BpeConfig& config);
   void index_symbols();
   void index_words();
+  void measure_tokens();
 
   const Merge* find_merge(TokenId left, TokenId right) const;
   void insert_pair(uint64_t pair, Merge merge);
@@ -125,6 +131,7 @@ class Bpe {
   bool has_byte_fallback_ = false;
   bool ignores_merges_ = false;
   bool reads_bytes_ = false;
+  size_t num_token_bytes_max_ = 0;  // of a word, that one token takes; 0: any number
 };
 
 }  // namespace millrace

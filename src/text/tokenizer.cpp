@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 #include "base/check.h"
@@ -143,22 +144,25 @@ const Tokenizer::State::TokenInfo* Tokenizer::State::info(TokenId id) const {
 
 namespace {
 
-// One call of encode().
+// One call of encode_at_most(). What appends to `ids` gives false where there are more than
+// `num_tokens_max` of them, or will be.
 class Encoder {
  public:
   Encoder(
       const Normalizer& normalizer,
       const PreTokenizer& pre_tokenizer,
       const Bpe& model,
-      const AddedTokens& added_tokens
+      const AddedTokens& added_tokens,
+      size_t num_tokens_max
   )
       : normalizer_(normalizer),
         pre_tokenizer_(pre_tokenizer),
         model_(model),
-        added_tokens_(added_tokens) {}
+        added_tokens_(added_tokens),
+        num_tokens_max_(num_tokens_max) {}
 
   // REQUIRES: `text` is valid UTF-8.
-  void encode(std::string_view text, std::span<const ByteRange> plain, std::vector<TokenId>& ids) {
+  bool encode(std::string_view text, std::span<const ByteRange> plain, std::vector<TokenId>& ids) {
     const bool carries_marks = added_tokens_.has_normalized_special() && !plain.empty();
     for (const AddedTokenSegment& segment : added_tokens_.split(text, plain, false)) {
       if (segment.id) {
@@ -168,12 +172,13 @@ class Encoder {
       const ByteRange range = segment.range;
       const std::string_view part = text.substr(range.begin, range.end - range.begin);
       const std::string marks = carries_marks ? plain_marks(range, plain) : std::string();
-      encode_segment(part, marks, range.begin == 0, ids);
+      if (!encode_segment(part, marks, range.begin == 0, ids)) return false;
     }
+    return ids.size() <= num_tokens_max_;
   }
 
  private:
-  void encode_segment(
+  bool encode_segment(
       std::string_view part, const std::string& marks, bool is_front, std::vector<TokenId>& ids
   ) {
     if (normalizer_.is_identity()) {
@@ -182,10 +187,12 @@ class Encoder {
     NormalizedText normalized{.text = std::string(part), .plain_marks = marks};
     normalizer_.apply(normalized);
     is_front = is_front && normalized.keeps_front;
-    encode_normalized(normalized.text, ranges_of_marks(normalized.plain_marks), is_front, ids);
+    return encode_normalized(
+        normalized.text, ranges_of_marks(normalized.plain_marks), is_front, ids
+    );
   }
 
-  void encode_normalized(
+  bool encode_normalized(
       std::string_view text,
       const std::vector<ByteRange>& plain,
       bool is_front,
@@ -199,16 +206,20 @@ class Encoder {
       const ByteRange range = segment.range;
       const std::string_view part = text.substr(range.begin, range.end - range.begin);
       pre_tokenizer_.split(part, is_front && range.begin == 0, words_);
-      for (const ByteRange word : words_.ranges) {
-        model_.encode_word(words_.text.substr(word.begin, word.end - word.begin), scratch_, ids);
+      for (const ByteRange range_of_word : words_.ranges) {
+        const size_t num_bytes = range_of_word.end - range_of_word.begin;
+        if (ids.size() + model_.num_tokens_min(num_bytes) > num_tokens_max_) return false;
+        model_.encode_word(words_.text.substr(range_of_word.begin, num_bytes), scratch_, ids);
       }
     }
+    return true;
   }
 
   const Normalizer& normalizer_;
   const PreTokenizer& pre_tokenizer_;
   const Bpe& model_;
   const AddedTokens& added_tokens_;
+  const size_t num_tokens_max_;
   Words words_;
   BpeScratch scratch_;
 };
@@ -282,18 +293,33 @@ Result<Tokenizer> Tokenizer::from_file(const std::string& path) {
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  return *encode_at_most(std::numeric_limits<size_t>::max(), text, options);
+}
+
+std::optional<std::vector<TokenId>> Tokenizer::encode_at_most(
+    size_t num_tokens_max, std::string_view text, const EncodeOptions& options
+) const {
   std::vector<TokenId> ids;
   const PostProcessor& post = state_->post_processor;
   if (options.add_special_tokens) ids = post.before;
-  ids.reserve(ids.size() + text.size() / 3);
-  Encoder encoder(state_->normalizer, state_->pre_tokenizer, state_->model, state_->added_tokens);
+  ids.reserve(ids.size() + std::min(num_tokens_max, text.size() / 3));
+  Encoder encoder(
+      state_->normalizer,
+      state_->pre_tokenizer,
+      state_->model,
+      state_->added_tokens,
+      num_tokens_max
+  );
+  bool is_within = false;
   if (is_valid_utf8(text)) {
-    encoder.encode(text, options.plain_text, ids);
+    is_within = encoder.encode(text, options.plain_text, ids);
   } else {
     const ValidText valid = replace_invalid(text, options.plain_text);
-    encoder.encode(valid.text, valid.plain, ids);
+    is_within = encoder.encode(valid.text, valid.plain, ids);
   }
+  if (!is_within) return std::nullopt;
   if (options.add_special_tokens) ids.insert(ids.end(), post.after.begin(), post.after.end());
+  if (ids.size() > num_tokens_max) return std::nullopt;
   return ids;
 }
 

@@ -47,6 +47,12 @@ class Tokenizer {
   // REQUIRES: `text` is shorter than 1 GiB.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
+  // The same where they are at most `num_tokens_max`. nullopt: there are more. Words after so many
+  // tokens, or one that is too long for them, are not tokenized. REQUIRES: as encode().
+  std::optional<std::vector<TokenId>> encode_at_most(
+      size_t num_tokens_max, std::string_view text, const EncodeOptions& options = {}
+  ) const;
+
   // The text of `ids`, always valid UTF-8. Ids that are no token are passed over.
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 

@@ -54,6 +54,10 @@ void check(
     const std::string text(texts[i].as_string());
     const std::vector<TokenId> expected = to_ids(ids[i]);
     EXPECT_EQ(tokenizer.encode(text), expected) << "text " << i << ": " << texts[i];
+    EXPECT_EQ(tokenizer.encode_at_most(expected.size(), text), expected) << "text " << i;
+    if (!expected.empty()) {
+      EXPECT_EQ(tokenizer.encode_at_most(expected.size() - 1, text), std::nullopt) << "text " << i;
+    }
     for (const bool skip : {false, true}) {
       const json::value& out = skip ? skipped[i] : decoded[i];
       const std::string want = out.is_null() ? text : std::string(out.as_string());
