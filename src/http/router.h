@@ -26,8 +26,8 @@ struct Route {
   // Literal segments, "{name}" for one segment, "{name...}" at the end for one or more.
   std::string pattern;
   Handler handler;
-  bool is_public = false;     // for the guard: asks for no key
-  bool is_essential = false;  // answered on surplus connections too: health probes
+  bool is_public = false;                   // for the guard: asks for no key
+  bool is_essential = false;                // answered on surplus connections too: health probes
   bool is_kept_from_foreign_pages = false;  // CorsPolicy::is_foreign(): 403
 };
 

@@ -304,11 +304,7 @@ std::optional<std::vector<TokenId>> Tokenizer::encode_at_most(
   if (options.add_special_tokens) ids = post.before;
   ids.reserve(ids.size() + std::min(num_tokens_max, text.size() / 3));
   Encoder encoder(
-      state_->normalizer,
-      state_->pre_tokenizer,
-      state_->model,
-      state_->added_tokens,
-      num_tokens_max
+      state_->normalizer, state_->pre_tokenizer, state_->model, state_->added_tokens, num_tokens_max
   );
   bool is_within = false;
   if (is_valid_utf8(text)) {
