@@ -17,6 +17,7 @@ namespace {
 
 // An answer with more logprobs than this takes milliseconds to word: not on an I/O thread.
 constexpr size_t kLogprobsOfLargeAnswer = 4096;
+constexpr size_t kLogprobBytes = 20;  // of JSON, some
 
 // Events of one answer that are worded in one go, some 40 microseconds; and of one that begins.
 // With 128 at once, a burst of 512 tokens costs a fifth more.
@@ -424,8 +425,9 @@ void GenerationCall::respond_whole() {
   const auto respond = [self = shared_from_this(), result] {
     self->exchange_->respond(http::json_response(200, self->writer_->whole(*result)));
   };
-  const bool is_large = num_logprobs(*result) > kLogprobsOfLargeAnswer;
-  if (!is_large || !services_.workers.try_post(respond)) respond();
+  const size_t num_entries = num_logprobs(*result);
+  const bool is_large = num_entries > kLogprobsOfLargeAnswer;
+  if (!is_large || !services_.workers.try_post(respond, num_entries * kLogprobBytes)) respond();
 }
 
 }  // namespace millrace

@@ -34,7 +34,7 @@ class TextWorkers {
   TextWorkers& operator=(const TextWorkers&) = delete;
 
   // False: too much waits already, or the workers are stopped; the task was dropped. A task that
-  // throws is over; the thread goes on. `num_bytes`: of the body that it keeps.
+  // throws is over; the thread goes on. `num_bytes`: of the body that it keeps, or is to write.
   [[nodiscard]] bool try_post(Task task, size_t num_bytes = 0);
 
   // Runs what waits, and joins the threads. Idempotent; not from a task.

@@ -24,10 +24,12 @@ constexpr int32_t kNoNeighbour = -1;
 
 }  // namespace
 
-void Bpe::encode_word(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const {
+bool Bpe::encode_word(
+    std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out, size_t num_tokens_max
+) const {
   if (const std::optional<TokenId> whole = words_.find(word)) {
     out.push_back(*whole);
-    return;
+    return true;
   }
   scratch.ids.clear();
   if (!reads_bytes_) {
@@ -39,8 +41,10 @@ void Bpe::encode_word(std::string_view word, BpeScratch& scratch, std::vector<To
     append_byte_characters(word, scratch.mapped);
     collect_character_symbols(scratch.mapped, scratch.ids);
   }
+  if (scratch.ids.size() / num_token_symbols_max_ > num_tokens_max) return false;
   merge(scratch);
   out.insert(out.end(), scratch.ids.begin(), scratch.ids.end());
+  return true;
 }
 
 bool Bpe::collect_byte_symbols(std::string_view word, std::vector<TokenId>& ids) const {

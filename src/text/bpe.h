@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,14 +70,15 @@ class Bpe {
   // vocabulary, and an unknown token that is not in it. The strings of `config` are copied.
   static Result<Bpe> create(const BpeConfig& config);
 
-  // Appends the tokens of one word. REQUIRES: `word` is UTF-8 (any bytes, where it reads bytes) of
-  // less than 2^31 bytes.
-  void encode_word(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& out) const;
-
-  // Words of `num_bytes` bytes have no fewer tokens. 0 where characters may be lost or fused.
-  size_t num_tokens_min(size_t num_bytes) const {
-    return num_token_bytes_max_ == 0 ? 0 : num_bytes / num_token_bytes_max_;
-  }
+  // Appends the tokens of one word. False: they are more than `num_tokens_max` for certain, by the
+  // number of its characters, so that it was not merged. REQUIRES: `word` is UTF-8 (any bytes,
+  // where it reads bytes) of less than 2^31 bytes.
+  bool encode_word(
+      std::string_view word,
+      BpeScratch& scratch,
+      std::vector<TokenId>& out,
+      size_t num_tokens_max = std::numeric_limits<size_t>::max()
+  ) const;
 
   std::optional<TokenId> find(std::string_view text) const { return vocabulary_.find(text); }
 
@@ -105,7 +107,6 @@ class Bpe {
   Result<void> resolve_unknown(const BpeConfig& config);
   void index_symbols();
   void index_words();
-  void measure_tokens();
 
   const Merge* find_merge(TokenId left, TokenId right) const;
   void insert_pair(uint64_t pair, Merge merge);
@@ -131,7 +132,7 @@ class Bpe {
   bool has_byte_fallback_ = false;
   bool ignores_merges_ = false;
   bool reads_bytes_ = false;
-  size_t num_token_bytes_max_ = 0;  // of a word, that one token takes; 0: any number
+  size_t num_token_symbols_max_ = 1;  // no token is made of more
 };
 
 }  // namespace millrace

@@ -17,8 +17,6 @@ namespace {
 // all its bytes at load time.
 constexpr size_t kIndexedWordMax = 32;
 
-constexpr size_t kUtf8BytesMax = 4;  // of a character
-
 std::string quoted(std::string_view text) {
   constexpr size_t kShownMax = 60;
   std::string shown;
@@ -48,7 +46,6 @@ Result<Bpe> Bpe::create(const BpeConfig& config) {
   }
   bpe.index_symbols();
   bpe.index_words();
-  bpe.measure_tokens();
   return bpe;
 }
 
@@ -72,6 +69,7 @@ Result<void> Bpe::add_tokens(const BpeConfig& config) {
       ));
     }
     text = std::string(token.text);
+    num_token_symbols_max_ = std::max(num_token_symbols_max_, text->size());
     if (!vocabulary_.insert(token.text, token.id)) {
       return invalid_argument(fmt::format("token {} stands twice", quoted(token.text)));
     }
@@ -166,22 +164,6 @@ void Bpe::index_words() {
     if (encoded.size() == 1 && encoded[0] == id) found.emplace_back(*std::move(word), id);
   }
   for (const auto& [word, id] : found) words_.insert(word, id);
-}
-
-// A token is at least as long in the vocabulary as what it takes of a word. Where each unknown
-// character is a token of its own, or bytes stand in for it, none is lost.
-void Bpe::measure_tokens() {
-  const auto are_known = [](const std::array<TokenId, 256>& symbols) {
-    return std::ranges::find(symbols, kNoSymbol) == symbols.end();
-  };
-  const bool keeps_all = (reads_bytes_ && are_known(byte_symbols_)) ||
-                         (has_byte_fallback_ && are_known(fallback_symbols_)) ||
-                         (unknown_ && !fuses_unknown_);
-  if (!keeps_all) return;
-  num_token_bytes_max_ = kUtf8BytesMax;
-  for (const std::optional<std::string>& text : texts_) {
-    if (text) num_token_bytes_max_ = std::max(num_token_bytes_max_, text->size());
-  }
 }
 
 }  // namespace millrace

@@ -105,6 +105,20 @@ TEST(Bpe, TakesAMegabyteInOneWord) {
   EXPECT_EQ(encode(*bpe, std::string(1 << 20, 'a')).size(), size_t{1} << 18);
 }
 
+TEST(Bpe, LeavesWordsThatHaveTooManyTokensForCertain) {
+  const Model model{{"a", "aa", "aaaa"}, {{"a", "a"}, {"aa", "aa"}}};
+  const Result<Bpe> bpe = Bpe::create(model.config());
+  BpeScratch scratch;
+  std::vector<TokenId> ids = {7};
+  EXPECT_FALSE(bpe->encode_word(std::string(1000, 'a'), scratch, ids, 249));
+  EXPECT_THAT(ids, ElementsAre(7));
+  EXPECT_TRUE(bpe->encode_word(std::string(1000, 'a'), scratch, ids, 250));
+  EXPECT_EQ(ids.size(), 251U);
+  // 250 symbols could be 63 tokens, and are 250.
+  EXPECT_TRUE(Bpe::create(Model{{"a", "aaaa"}, {}}.config())
+                  ->encode_word(std::string(250, 'a'), scratch, ids, 63));
+}
+
 TEST(Bpe, WritesUnknownCharactersAsTheUnknownTokenOrBytes) {
   Model model{{"<unk>", "a", "<0xC3>", "<0xA9>"}, {}};
   BpeConfig config = model.config();

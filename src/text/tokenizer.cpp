@@ -207,9 +207,12 @@ class Encoder {
       const std::string_view part = text.substr(range.begin, range.end - range.begin);
       pre_tokenizer_.split(part, is_front && range.begin == 0, words_);
       for (const ByteRange range_of_word : words_.ranges) {
-        const size_t num_bytes = range_of_word.end - range_of_word.begin;
-        if (ids.size() + model_.num_tokens_min(num_bytes) > num_tokens_max_) return false;
-        model_.encode_word(words_.text.substr(range_of_word.begin, num_bytes), scratch_, ids);
+        if (ids.size() > num_tokens_max_) return false;
+        const std::string_view text_of_word =
+            words_.text.substr(range_of_word.begin, range_of_word.end - range_of_word.begin);
+        if (!model_.encode_word(text_of_word, scratch_, ids, num_tokens_max_ - ids.size())) {
+          return false;
+        }
       }
     }
     return true;
