@@ -103,6 +103,16 @@ class CommandsTest(BenchTest):
             self.assertIn(holds, self.bench("report", "--in", "r.jsonl", "--shape", shape).stdout, shape)
         self.assertIn("1 rows", self.bench("import", "v.json").stdout)
 
+    def test_what_is_passed_on_holds_no_secrets(self):
+        with Mock("--api-key", "SEKRET1") as mock:
+            self.bench("rate", "--framework", "a=" + mock.url, "--api-key", "SEKRET1", "--header=X-Tok=SEKRET2",
+                       "--request-rate", "inf", "--inf-prompts", 4, "--input-len", 16, "--output-len", 4,
+                       "--no-calibration", "--records", "r.jsonl", "--html", "r.html", "-o", "r.md", "--jsonl", "p.jsonl")
+        for name in ("r.jsonl", "r.html", "r.md", "p.jsonl"):
+            self.assertNotIn("SEKRET", (self.folder / name).read_text(), name)
+        for name in ("r.jsonl", "r.html"):
+            self.assertIn("X-Tok=***", (self.folder / name).read_text(), name)
+
     def test_concurrency_and_grid(self):
         with Mock("--ttft-ms", "2") as mock:
             done = self.bench("concurrency", "--base-url", mock.url, "--isl-osl", "16:8,8:4", "--max-concurrency", "1,2",

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 
 #include "base/available.h"
 
@@ -15,6 +16,52 @@ namespace {
 bool is_plain(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
          std::string_view("-_./:=,%+@").find(c) != std::string_view::npos;
+}
+
+constexpr std::string_view kHidden = "***";
+
+// The value of a flag without what is secret in it; none: nothing is.
+std::optional<std::string> hidden_value(std::string flag, const std::string& value) {
+  std::ranges::replace(flag, '_', '-');
+  if (flag == "--api-key") return std::string(kHidden);
+  if (flag != "--header") return std::nullopt;
+  const size_t equals = value.find('=');  // which header it is may be said
+  return equals == std::string::npos ? std::string(kHidden)
+                                     : value.substr(0, equals + 1).append(kHidden);
+}
+
+// "http://user:password@host" as "http://***@host".
+std::string without_user(std::string argument) {
+  const size_t mark = argument.find("://");
+  if (mark == std::string::npos) return argument;
+  const size_t start = mark + 3;
+  const size_t end = std::min(argument.find('/', start), argument.size());
+  const size_t at = argument.substr(start, end - start).rfind('@');
+  return at == std::string::npos ? argument : argument.replace(start, at, kHidden);
+}
+
+// `previous`: the argument before it, which may be the flag whose value it is.
+std::string without_secrets(const std::string& argument, const std::string& previous) {
+  if (auto hidden = hidden_value(previous, argument)) return *std::move(hidden);
+  const size_t equals = argument.find('=');
+  if (equals != std::string::npos) {
+    const auto hidden = hidden_value(argument.substr(0, equals), argument.substr(equals + 1));
+    if (hidden) return argument.substr(0, equals + 1) + *hidden;
+  }
+  return without_user(argument);
+}
+
+std::string quoted(const std::string& argument) {
+  if (!argument.empty() && std::ranges::all_of(argument, is_plain)) return argument;
+  std::string text = "'";
+  for (const char c : argument) {
+    if (c == '\'') {
+      text += "'\\''";
+    } else {
+      text += c;
+    }
+  }
+  return text + "'";
 }
 
 }  // namespace
@@ -67,21 +114,10 @@ std::vector<std::pair<std::string, std::string>> environment(const std::string& 
 
 std::string command_text(const std::string& name, const std::vector<std::string>& arguments) {
   std::string text = name;
+  std::string previous;
   for (const std::string& argument : arguments) {
-    text += ' ';
-    if (!argument.empty() && std::ranges::all_of(argument, is_plain)) {
-      text += argument;
-      continue;
-    }
-    text += '\'';
-    for (const char c : argument) {
-      if (c == '\'') {
-        text += "'\\''";
-      } else {
-        text += c;
-      }
-    }
-    text += '\'';
+    text += ' ' + quoted(without_secrets(argument, previous));
+    previous = argument;
   }
   return text;
 }

@@ -17,7 +17,8 @@ std::string short_cpu_name(const std::string& model_name);
 // Of /proc/cpuinfo; empty: it does not say.
 std::string cpu_model_name();
 
-// As it was typed, as far as a shell needs quotes.
+// As it was typed, with quotes as far as a shell needs them, but for secrets: "***" stands for the
+// values of --api-key and of headers, and for the user in a URL.
 std::string command_text(const std::string& name, const std::vector<std::string>& arguments);
 
 }  // namespace millrace::bench

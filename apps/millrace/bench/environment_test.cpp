@@ -27,6 +27,27 @@ TEST(Environment, QuotesWhatAShellWouldTakeApart) {
   );
 }
 
+// They once stood in records and pages that were passed on.
+TEST(Environment, HidesKeysHeadersAndUsers) {
+  struct Case {
+    std::vector<std::string> arguments;
+    const char* shown;
+  };
+  for (const Case& c :
+       {Case{{"--api-key", "sk-1=", "--port", "1"}, "x --api-key '***' --port 1"},
+        Case{{"--api_key=sk-1="}, "x '--api_key=***'"},
+        Case{{"--api-key", "--header"}, "x --api-key '***'"},
+        Case{{"--header", "X-Tok=a=b"}, "x --header 'X-Tok=***'"},
+        Case{{"--header=X-Tok=a=b"}, "x '--header=X-Tok=***'"},
+        Case{{"--header", "no sign"}, "x --header '***'"},
+        Case{{"--base-url", "http://me:pw@a:1/v1"}, "x --base-url 'http://***@a:1/v1'"},
+        Case{{"--framework=a=https://me:p@w@a"}, "x '--framework=a=https://***@a'"},
+        Case{{"--base-url", "http://a:1/b@c"}, "x --base-url http://a:1/b@c"},
+        Case{{"--api-key"}, "x --api-key"}}) {
+    EXPECT_EQ(command_text("x", c.arguments), c.shown);
+  }
+}
+
 TEST(Environment, SaysWhatAReaderWantsToKnow) {
   const auto facts = environment("the command");
   const std::map<std::string, std::string> by_name(facts.begin(), facts.end());
