@@ -163,6 +163,16 @@ class CommandsTest(BenchTest):
                               "--seconds", 3, "--base-url", mock.url, *SHORT)
         self.assertIn("capacity: 4 requests at once", done.stdout)
 
+    def test_capacity_counts_no_row_that_is_invalid(self):
+        search = ("capacity", "--by", "concurrency", "--max-load", 2, "--seconds", 0.5, "--input-len", 8, "--output-len", 20)
+        with Mock("--output-share", "0.3", "--ttft-ms", "100") as mock:
+            done = self.bench(*search, "--base-url", mock.url, "--goodput", "ttft:1e6", "--no-calibration", "--strict", code=4)
+        self.assertRegex(done.stdout, r"(?m)^capacity: none of the measured loads keeps to the goals; "
+                                      r"concurrency 1 is invalid: output_length, .*\(30.0 %\)")
+        with Mock("--ttft-ms", "0.1", "--itl-ms", "0.1") as mock:
+            done = self.bench(*search, "--base-url", mock.url, "--goodput", "ttft:1e6")
+        self.assertRegex(done.stdout, r"(?m)^capacity: not found; concurrency 1 says nothing of the server: (client_|sched)")
+
     def test_all_of_a_file_is_measured(self):
         lines = [json.dumps({"prompt": f"line {i}", "output_tokens": 4}) for i in range(10)]
         (self.folder / "ten.jsonl").write_text("\n".join(lines))
@@ -305,6 +315,17 @@ class BadInputTest(BenchTest):
         self.assertEqual(run.returncode, 130, said)
         self.assertIn("interrupted before the end", said)
         self.assertTrue(self.records("r.jsonl"))
+
+    def test_capacity_that_is_interrupted_says_so(self):
+        with Mock("--ttft-ms", "20") as mock:
+            run = subprocess.Popen([BINARY, "bench", "capacity", "--base-url", mock.url, *SHORT, "--by", "concurrency",
+                                    "--goodput", "ttft:1e6", "--seconds", "900"], cwd=self.folder, env=ENVIRONMENT,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            mock.wait_for_answers(30)
+            run.send_signal(signal.SIGINT)
+            out, err = run.communicate(timeout=PATIENCE_S)
+        self.assertEqual(run.returncode, 130, err)
+        self.assertIn("capacity: not found; interrupted\n", out)
 
     def test_one_line_each(self):
         (self.folder / "bad.jsonl").write_text('{"prompt": "a", "output_tokens": 3}\noops\n')

@@ -21,13 +21,14 @@ namespace millrace::bench {
 namespace {
 
 constexpr int kNumExtensions = 2;  // an undecided point is measured again, twice as long each time
-constexpr int64_t kNumPromptsMin = 50;
+constexpr int64_t kNumPromptsMin = 50;  // of a rate: fewer say little of any percentile
+constexpr double kLoadMax = 1e6;
 
 struct CapacityFlags {
   BenchFlags bench;
   std::string by = "rate";
   double start = 1.0;
-  double load_max = 1e6;
+  double load_max = kLoadMax;
   double rank = 99.0;
   double tolerance_percent = 5.0;
   double seconds = 30.0;
@@ -36,7 +37,11 @@ struct CapacityFlags {
 constexpr const char* kFooter =
     "Doubles the load until a goal is missed, then bisects. A point whose interval lies on both "
     "sides of a goal\n"
-    "is measured again for longer. A point with failed or unfinished requests is missed.\n"
+    "is measured again for longer. A point with failed or unfinished requests is missed, and so is "
+    "one that is\n"
+    "invalid; where that is the client's doing it is measured again, and then ends the search. By "
+    "rate a point\n"
+    "has at least 50 requests, however long they take.\n"
     "\n"
     "Example:\n"
     "  millrace bench capacity --port 8000 --goodput 'ttft:500 tpot:50' --percentile 95 "
@@ -50,7 +55,7 @@ void add_flags(CommandLine& line, CapacityFlags& flags) {
   line.add("--max-load", flags.load_max, "never more than this");
   line.add("--percentile", flags.rank, "of each metric that must keep to its goal (99)");
   line.add("--tolerance", flags.tolerance_percent, "percent between met and missed (5)");
-  line.add("--seconds", flags.seconds, "of a point (30)");
+  line.add("--seconds", flags.seconds, "of a point (30); by rate 50 requests at least");
   add_limit_flags(line, flags.bench.load);
   add_output_flags(line, flags.bench.output);
   line.set_footer(kFooter);
@@ -69,6 +74,9 @@ Result<void> check(const CapacityFlags& flags) {
   if (!(flags.start > 0.0) || !(flags.load_max >= flags.start)) {
     return invalid_argument("--start must be above 0 and at most --max-load", "--start");
   }
+  if (flags.load_max > kLoadMax) {
+    return invalid_argument(fmt::format("--max-load must be at most {:g}", kLoadMax), "--max-load");
+  }
   if (!(flags.seconds > 0.0) || !(flags.tolerance_percent > 0.0)) {
     return invalid_argument("--seconds and --tolerance must be above 0", "--seconds");
   }
@@ -78,23 +86,25 @@ Result<void> check(const CapacityFlags& flags) {
   );
 }
 
-// Measures one load, for longer while it is undecided.
+// Measures one load, for longer while it is undecided or says nothing of the server.
 class CapacityPoint {
  public:
   CapacityPoint(const CapacityFlags& flags, BenchRun& run, MeasuredServer& server)
       : flags_(flags), run_(run), server_(server) {}
 
-  Result<bool> is_met(double load) {
+  // Never kUndecided.
+  Result<GoalState> measure(double load) {
     double seconds = flags_.seconds;
     for (int extension = 0;; ++extension, seconds *= 2.0) {
       const Result<const PointRecord*> record = run_.measure(server_, spec_of(load, seconds));
       if (!record) return record.error();
       const PointSummary row = run_.last_summary(Formulas::kMillrace);
       const GoalState state = judge_goals(row, flags_.bench.output.goals, flags_.rank);
-      if (state != GoalState::kUndecided) return state == GoalState::kMet;
-      if (extension == kNumExtensions || run_.is_interrupted()) {
-        return meets_goals(row, flags_.bench.output.goals, flags_.rank);
-      }
+      if (state == GoalState::kMet || state == GoalState::kMissed) return state;
+      if (extension < kNumExtensions && !run_.is_interrupted()) continue;
+      if (state == GoalState::kUnknown) return state;
+      return meets_goals(row, flags_.bench.output.goals, flags_.rank) ? GoalState::kMet
+                                                                      : GoalState::kMissed;
     }
   }
 
@@ -123,44 +133,78 @@ class CapacityPoint {
   MeasuredServer& server_;
 };
 
+std::string_view unit_of(const CapacityFlags& flags) {
+  return flags.by == "rate" ? "requests/s" : "requests at once";
+}
+
 double load_of(const PointSummary& row) {
   if (row.plan.load.kind == LoadKind::kGamma) return row.plan.load.request_rate;
   return static_cast<double>(row.plan.load.max_concurrency.value_or(0));
 }
 
-std::string result_text(
-    const CapacityFlags& flags, const CapacitySearch& search, const std::vector<PointSummary>& rows
-) {
-  const std::string_view unit = flags.by == "rate" ? "requests/s" : "requests at once";
-  std::string text;
-  if (search.most_met()) {
-    text += fmt::format("capacity: {:.4g} {}", *search.most_met(), unit);
-    text += search.least_missed()
-                ? fmt::format(
-                      " (p{:g} within the goals; missed at {:.4g})\n",
-                      flags.rank,
-                      *search.least_missed()
-                  )
-                : fmt::format(" (p{:g} within the goals; not measured beyond)\n", flags.rank);
-  } else {
-    text += "capacity: none of the measured loads keeps to the goals\n";
+std::string text_of(const Finding& finding) {
+  return fmt::format("{}, {}", finding.code, finding.message);
+}
+
+// Why the search ended before it was over; empty: it did not.
+std::string early_end_text(const std::vector<PointSummary>& rows, bool is_interrupted) {
+  if (is_interrupted) return "interrupted";
+  const Finding* spoiled = rows.empty() ? nullptr : spoiling_finding(rows.back());
+  if (spoiled == nullptr) return {};
+  return fmt::format("{} says nothing of the server: {}", rows.back().plan.name, text_of(*spoiled));
+}
+
+// Why the least load that was too much was; empty: its times were too long.
+std::string missed_text(const CapacitySearch& search, const std::vector<PointSummary>& rows) {
+  for (const PointSummary& row : rows) {
+    if (load_of(row) != search.least_missed() || row.verdict.trust() != Trust::kInvalid) continue;
+    return fmt::format("{} is invalid: {}", row.plan.name, text_of(row.verdict.findings.front()));
   }
+  return {};
+}
+
+std::string capacity_text(
+    const CapacityFlags& flags,
+    const CapacitySearch& search,
+    const std::vector<PointSummary>& rows,
+    bool is_interrupted
+) {
+  std::string reason = early_end_text(rows, is_interrupted);
+  std::string text = "capacity: ";
+  if (search.most_met()) {
+    text += fmt::format(
+        "{:.4g} {} (p{:g} within the goals; {})",
+        *search.most_met(),
+        unit_of(flags),
+        flags.rank,
+        search.least_missed() ? fmt::format("missed at {:.4g}", *search.least_missed())
+                              : "not measured beyond"
+    );
+  } else {
+    text += reason.empty() ? "none of the measured loads keeps to the goals" : "not found";
+  }
+  if (reason.empty()) reason = missed_text(search, rows);
+  return reason.empty() ? text + "\n" : text + "; " + reason + "\n";
+}
+
+std::string knee_text(const CapacityFlags& flags, const std::vector<PointSummary>& rows) {
   std::vector<std::pair<double, double>> curve;
   for (const PointSummary& row : rows) {
-    if (row.output_throughput) curve.emplace_back(load_of(row), *row.output_throughput);
+    if (row.output_throughput && row.verdict.trust() != Trust::kInvalid) {
+      curve.emplace_back(load_of(row), *row.output_throughput);
+    }
   }
-  if (const std::optional<double> knee = find_knee(std::move(curve))) {
-    text += fmt::format("knee: {:.4g} {}; beyond it throughput hardly grows\n", *knee, unit);
-  }
-  return text;
+  const std::optional<double> knee = find_knee(std::move(curve));
+  if (!knee) return {};
+  return fmt::format("knee: {:.4g} {}; beyond it throughput hardly grows\n", *knee, unit_of(flags));
 }
 
 Result<void> measure_all(CapacitySearch& search, CapacityPoint point, const BenchRun& run) {
   while (const std::optional<double> load = search.next()) {
-    const Result<bool> is_met = point.is_met(*load);
-    if (!is_met) return is_met.error();
-    if (run.is_interrupted()) break;
-    search.note(*load, *is_met);
+    const Result<GoalState> state = point.measure(*load);
+    if (!state) return state.error();
+    if (run.is_interrupted() || *state == GoalState::kUnknown) break;
+    search.note(*load, *state == GoalState::kMet);
   }
   return {};
 }
@@ -181,7 +225,9 @@ Result<int> find_capacity(const CapacityFlags& flags, const std::string& command
   );
   (*run)->note(measure_all(search, CapacityPoint(flags, **run, *server), **run));
   const std::vector<PointSummary> rows = (*run)->summaries(Formulas::kMillrace);
-  const std::string text = markdown_table(rows, {}) + "\n" + result_text(flags, search, rows);
+  const std::string text = markdown_table(rows, {}) + "\n" +
+                           capacity_text(flags, search, rows, (*run)->is_interrupted()) +
+                           knee_text(flags, rows);
   (*run)->write(flags.bench.output.report, text);
   return (*run)->finish("Capacity of " + server->framework);
 }

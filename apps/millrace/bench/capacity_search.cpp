@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 namespace millrace::bench {
 namespace {
 
 constexpr double kBendMin = 0.1;  // of the curve's height: less is noise
 constexpr double kLoadMin = 1e-3;
+// Codes of findings that are not the server's doing.
+constexpr std::string_view kSpoiling[] = {
+    "rate", "client_saturated", "client_limit", "schedule_lag", "client_floor", "leftovers"};
 
 struct Goal {
   Metric metric;
@@ -36,12 +40,21 @@ const Percentile* percentile_of(const PointSummary& row, Metric metric, double r
 
 bool has_failed(const PointSummary& row) {
   return row.num_completed.value_or(0) == 0 || row.num_failed.value_or(0) > 0 ||
-         row.num_unfinished.value_or(0) > 0;
+         row.num_unfinished.value_or(0) > 0 || row.verdict.trust() == Trust::kInvalid;
 }
 
 }  // namespace
 
+const Finding* spoiling_finding(const PointSummary& row) {
+  for (const Finding& finding : row.verdict.findings) {
+    const bool is_spoiling = std::ranges::find(kSpoiling, finding.code) != std::end(kSpoiling);
+    if (is_spoiling && finding.trust == Trust::kInvalid) return &finding;
+  }
+  return nullptr;
+}
+
 GoalState judge_goals(const PointSummary& row, const Goals& goals, double rank) {
+  if (spoiling_finding(row) != nullptr) return GoalState::kUnknown;
   if (has_failed(row)) return GoalState::kMissed;
   GoalState state = GoalState::kMet;
   for (const Goal& goal : list_of(goals)) {

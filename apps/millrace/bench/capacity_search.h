@@ -7,14 +7,20 @@
 
 #include "results/point_record.h"
 #include "results/point_summary.h"
+#include "results/verdict.h"
 
 namespace millrace::bench {
 
 enum class GoalState {
   kMet,        // the whole interval of each percentile is within its goal
-  kMissed,     // some whole interval is beyond its goal, or requests failed
+  kMissed,     // some whole interval is beyond its goal, requests failed, or the row is invalid
   kUndecided,  // more samples would tell
+  kUnknown,    // the row is invalid for what is not the server's doing, and so says nothing of it
 };
+
+// What makes a row say nothing of the server at that load: the client was its limit, or the server
+// was still busy before it began. nullptr: nothing.
+const Finding* spoiling_finding(const PointSummary& row);
 
 // Looks at the percentile `rank` of each metric that has a goal. Without any completed request:
 // missed. Without an interval, which is withheld where there are too few samples: undecided.

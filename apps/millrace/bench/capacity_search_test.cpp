@@ -123,6 +123,37 @@ TEST(Goals, AreMissedByFailuresAndByFiguresThatAreNotThere) {
   EXPECT_EQ(judge_goals(row, goals, 99.0), GoalState::kMissed);
 }
 
+PointSummary row_with(std::vector<Finding> findings) {
+  PointSummary row = row_of({.value = 90, .interval = Interval{80, 99}});
+  row.verdict.findings = std::move(findings);
+  return row;
+}
+
+// Answers of a third of their length once kept to every goal.
+TEST(Goals, AreMissedByRowsThatAreInvalid) {
+  const Goals goals{.ttft_ms = 100.0};
+  const auto judge = [&](Trust trust, std::string_view code) {
+    return judge_goals(row_with({{trust, code, "why"}}), goals, 99.0);
+  };
+  for (const char* code : {"output_length", "prompt_length", "prefix_hits", "stopped_early"}) {
+    EXPECT_EQ(judge(Trust::kInvalid, code), GoalState::kMissed) << code;
+    EXPECT_EQ(judge(Trust::kWarn, code), GoalState::kMet) << code;
+  }
+  EXPECT_FALSE(meets_goals(row_with({{Trust::kInvalid, "output_length", "why"}}), goals, 99.0));
+}
+
+TEST(Goals, AreUnknownWhereTheClientIsWhatWasMeasured) {
+  const Goals goals{.ttft_ms = 100.0};
+  for (const char* code : {"client_saturated", "client_limit", "schedule_lag", "leftovers"}) {
+    const PointSummary row =
+        row_with({{Trust::kInvalid, "failures", "some"}, {Trust::kInvalid, code, "why"}});
+    ASSERT_NE(spoiling_finding(row), nullptr) << code;
+    EXPECT_EQ(spoiling_finding(row)->code, code);
+    EXPECT_EQ(judge_goals(row, goals, 99.0), GoalState::kUnknown) << code;
+    EXPECT_EQ(judge_goals(row_with({{Trust::kWarn, code, "why"}}), goals, 99.0), GoalState::kMet);
+  }
+}
+
 TEST(Knee, IsWhereThroughputStopsToGrow) {
   std::vector<std::pair<double, double>> curve;
   for (const double load : {1.0, 2.0, 4.0, 8.0, 16.0, 32.0}) {
