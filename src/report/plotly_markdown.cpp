@@ -104,17 +104,16 @@ json::object bars_of(const std::string& framework, size_t place, json::array x, 
       {"marker", {{"color", colour_of(place)}}}};
 }
 
-std::vector<std::optional<double>> values_at(
-    const RateComparison& comparison, Metric metric, const RateLoad& load
+// "vllm", "Tie", "N/A" or "N/A (invalid rounds)".
+std::string fastest_text(
+    const RateComparison& comparison, const RateLoad& load, const Fastest& fastest
 ) {
-  std::vector<std::optional<double>> values;
-  for (size_t framework = 0; framework < comparison.frameworks.size(); ++framework) {
-    values.push_back(comparison.mean(metric, load, framework));
-  }
-  return values;
+  if (fastest.place) return plain(comparison.frameworks[*fastest.place]);
+  if (fastest.is_tie) return "Tie";
+  return comparison.invalid.contains(load) ? "N/A (invalid rounds)" : "N/A";
 }
 
-// "30.58%", "30.58% +/- 1.20% *", "30.58% +/- 1.20% (invalid rounds)", "Tie" or "N/A".
+// "30.58%", "30.58% +/- 1.20% *", "Tie" or "N/A".
 std::string faster_by_text(
     const RateComparison& comparison, Metric metric, const RateLoad& load, const Fastest& fastest
 ) {
@@ -125,7 +124,6 @@ std::string faster_by_text(
   if (!rounds) return text;
   const Interval& interval = rounds->faster_percent_interval;
   text += fmt::format(" +/- {:.2f}%", (interval.high - interval.low) / 2.0);
-  if (comparison.has_invalid(load, *fastest.place, fastest.next)) return text + " (invalid rounds)";
   if (rounds->is_significant) text += " *";
   return text;
 }
@@ -140,16 +138,15 @@ json::object table_of(const RateComparison& comparison, Metric metric) {
   header.push_back("Faster by (%)");
   std::vector<json::array> columns(header.size());
   for (const auto& [load, num_prompts] : comparison.loads) {
-    const auto values = values_at(comparison, metric, load);
-    const Fastest fastest = find_fastest(values);
+    const Fastest fastest = comparison.fastest(metric, load);
     auto column = columns.begin();
     (column++)->push_back(json::string(to_string(load)));
     (column++)->push_back(num_prompts);
-    for (const auto& value : values) (column++)->push_back(json::string(fixed(value, 2, "N/A")));
-    const std::string name = fastest.place    ? plain(comparison.frameworks[*fastest.place])
-                             : fastest.is_tie ? "Tie"
-                                              : "N/A";
-    (column++)->push_back(json::string(name));
+    for (size_t framework = 0; framework < comparison.frameworks.size(); ++framework) {
+      const std::optional<double> mean = comparison.mean(metric, load, framework);
+      (column++)->push_back(json::string(fixed(mean, 2, "N/A")));
+    }
+    (column++)->push_back(json::string(fastest_text(comparison, load, fastest)));
     (column++)->push_back(json::string(faster_by_text(comparison, metric, load, fastest)));
   }
   json::array cells;
@@ -258,7 +255,9 @@ std::string plotly_markdown(std::span<const PointSummary> rows, const ReportOpti
       created_text(options.now_unix_ns)
   );
   size_t number = 0;
+  bool has_invalid = false;
   for (const RateComparison& comparison : compare_rates(rows)) {
+    has_invalid = has_invalid || !comparison.invalid.empty();
     for (const Metric metric : kRateMetrics) {
       text += summary_chart(comparison, metric, ++number);
     }
@@ -270,6 +269,9 @@ std::string plotly_markdown(std::span<const PointSummary> rows, const ReportOpti
     text +=
         "`+/-` is the half-width of the interval of confidence over the rounds; `*` marks a "
         "difference that is significant.\n\n";
+  }
+  if (has_invalid) {
+    text += "Who has an invalid round at a rate is not compared there: what fails is fast.\n\n";
   }
   const std::string verdicts = inert_markdown(verdict_lines(row_pointers(rows), options));
   if (!verdicts.empty()) text += verdicts + "\n";

@@ -274,11 +274,37 @@ TEST(PlotlyMarkdown, RoundsGiveThePercentageASpreadAndItsSignificance) {
   const std::string other = parse_charts(plotly_markdown(unclear, {})).at(0).table()[1][5];
   EXPECT_THAT(other, HasSubstr("% +/- "));
   EXPECT_THAT(other, Not(EndsWith("*")));
-  // A server that failed half its requests once was significantly faster.
-  clear[3].verdict.findings = {{Trust::kInvalid, "failures", "3 of 6 requests failed"}};
+}
+
+// A server that failed half its requests once was the fastest.
+TEST(PlotlyMarkdown, WhoHasAnInvalidRoundIsNotCompared) {
+  const auto failed = [](PointSummary row) {
+    row.verdict.findings = {{Trust::kInvalid, "failures", "3 of 6 requests failed"}};
+    return row;
+  };
+  const auto cells = [](const std::vector<PointSummary>& rows) {
+    return parse_charts(plotly_markdown(rows, {})).at(0).table()[1];
+  };
+  const PointSummary slow = rate_row("vllm", 2.0, 90.0);
+  const PointSummary fast = rate_row("sgl", 2.0, 60.0);
+  const PointSummary broken = failed(rate_row("broken", 2.0, 6.0));
   EXPECT_THAT(
-      parse_charts(plotly_markdown(clear, {})).at(0).table()[1][5], EndsWith("% (invalid rounds)")
+      cells({slow, broken}),
+      ElementsAre("2.0", "120", "90.00", "6.00", "N/A (invalid rounds)", "N/A")
   );
+  EXPECT_THAT(
+      cells({failed(slow), fast}),
+      ElementsAre("2.0", "120", "90.00", "60.00", "N/A (invalid rounds)", "N/A")
+  );
+  EXPECT_THAT(
+      cells({slow, broken, fast}),
+      ElementsAre("2.0", "120", "90.00", "6.00", "60.00", "sgl", "33.33%")
+  );
+  // One of several rounds is enough, and what is invalid elsewhere does not count.
+  EXPECT_EQ(cells({slow, fast, slow, failed(fast)})[4], "N/A (invalid rounds)");
+  EXPECT_EQ(cells({slow, fast, failed(rate_row("sgl", 4.0, 1.0))})[4], "sgl");
+  EXPECT_THAT(plotly_markdown(std::vector{slow, broken}, {}), HasSubstr("not compared there"));
+  EXPECT_THAT(plotly_markdown(std::vector{slow, fast}, {}), Not(HasSubstr("not compared there")));
 }
 
 TEST(PlotlyMarkdown, OneRoundHasNoSpread) {

@@ -32,12 +32,28 @@ void add_row(RateComparison& comparison, const PointSummary& row) {
   if (found == frameworks.end()) frameworks.push_back(name);
   const RateLoad load = {row.plan.load.request_rate, row.plan.load.max_concurrency};
   comparison.loads.try_emplace(load, row.plan.num_prompts);
-  if (row.verdict.trust() == Trust::kInvalid) comparison.invalid.insert({load, framework});
+  if (row.verdict.trust() == Trust::kInvalid) comparison.invalid[load].insert(framework);
   for (const Metric metric : kRateMetrics) {
     const auto mean = mean_of(row, metric);
     if (!mean || !std::isfinite(*mean)) continue;
     comparison.rounds[{metric, load, framework}].push_back(*mean);
   }
+}
+
+// REQUIRES: values are finite where they are there.
+Fastest find_fastest(const std::vector<std::optional<double>>& values) {
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t place = 0; place < values.size(); ++place) {
+    if (values[place]) order.emplace_back(*values[place], place);
+  }
+  std::sort(order.begin(), order.end());
+  if (order.size() < 2) return {};
+  const double faster = order[0].first;
+  const double slower = order[1].first;
+  if (faster == slower) return {.is_tie = true};
+  Fastest fastest = {.place = order[0].second, .next = order[1].second};
+  if (slower > 0.0) fastest.percent = 100.0 * (slower - faster) / slower;
+  return fastest;
 }
 
 }  // namespace
@@ -71,8 +87,14 @@ std::optional<PairedComparison> RateComparison::compare(
   return compare_paired(blocks);
 }
 
-bool RateComparison::has_invalid(const RateLoad& load, size_t framework, size_t other) const {
-  return invalid.contains({load, framework}) || invalid.contains({load, other});
+Fastest RateComparison::fastest(Metric metric, const RateLoad& load) const {
+  const auto found = invalid.find(load);
+  std::vector<std::optional<double>> values;
+  for (size_t framework = 0; framework < frameworks.size(); ++framework) {
+    const bool is_invalid = found != invalid.end() && found->second.contains(framework);
+    values.push_back(is_invalid ? std::nullopt : mean(metric, load, framework));
+  }
+  return find_fastest(values);
 }
 
 std::vector<RateComparison> compare_rates(std::span<const PointSummary> rows) {
@@ -82,21 +104,6 @@ std::vector<RateComparison> compare_rates(std::span<const PointSummary> rows) {
     add_row(comparison_of(all, row.plan.model), row);
   }
   return all;
-}
-
-Fastest find_fastest(const std::vector<std::optional<double>>& values) {
-  std::vector<std::pair<double, size_t>> order;
-  for (size_t place = 0; place < values.size(); ++place) {
-    if (values[place]) order.emplace_back(*values[place], place);
-  }
-  std::sort(order.begin(), order.end());
-  if (order.size() < 2) return {};
-  const double faster = order[0].first;
-  const double slower = order[1].first;
-  if (faster == slower) return {.is_tie = true};
-  Fastest fastest = {.place = order[0].second, .next = order[1].second};
-  if (slower > 0.0) fastest.percent = 100.0 * (slower - faster) / slower;
-  return fastest;
 }
 
 }  // namespace millrace::bench

@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "results/paired_comparison.h"
@@ -31,6 +30,14 @@ struct RateLoad {
 // "1.0", "infinite", "infinite, 8 at once"
 std::string to_string(const RateLoad& load);
 
+// Of frameworks, by one metric at one load.
+struct Fastest {
+  std::optional<size_t> place;    // of the least; none: two share it, or fewer than two are there
+  size_t next = 0;                // where there is a place: of the next
+  bool is_tie = false;            // two share the least
+  std::optional<double> percent;  // 100 * (slower - faster) / slower, of the next and the least
+};
+
 struct RateComparison {
   std::string model;
   std::vector<std::string> frameworks;  // in the order in which they come first
@@ -42,24 +49,14 @@ struct RateComparison {
       Metric metric, const RateLoad& load, size_t framework, size_t other
   ) const;
 
-  // Whether a round of either framework at that load is invalid.
-  bool has_invalid(const RateLoad& load, size_t framework, size_t other) const;
+  // Among those without an invalid round at that load: what fails requests is fast.
+  Fastest fastest(Metric metric, const RateLoad& load) const;
 
   std::map<std::tuple<Metric, RateLoad, size_t>, std::vector<double>> rounds;  // in their order
-  std::set<std::pair<RateLoad, size_t>> invalid;  // loads and frameworks with an invalid round
+  std::map<RateLoad, std::set<size_t>> invalid;  // frameworks with an invalid round there
 };
 
 // By model, in the order in which they come first.
 std::vector<RateComparison> compare_rates(std::span<const PointSummary> rows);
-
-struct Fastest {
-  std::optional<size_t> place;    // of the least; none: two share it, or fewer than two are there
-  size_t next = 0;                // where there is a place: of the next
-  bool is_tie = false;            // two share the least
-  std::optional<double> percent;  // 100 * (slower - faster) / slower, of the next and the least
-};
-
-// REQUIRES: values are finite where they are there.
-Fastest find_fastest(const std::vector<std::optional<double>>& values);
 
 }  // namespace millrace::bench

@@ -141,11 +141,13 @@ class CommandsTest(BenchTest):
 
     def test_a_server_that_fails_requests_is_not_faster(self):
         with Mock("--ttft-ms", "20") as good, Mock("--ttft-ms", "2", "--fails-every", "2") as broken:
-            done = self.bench("compare", "--framework", "good=" + good.url, "--framework", "broken=" + broken.url, *SHORT,
-                              "--num-prompts", 6, "--max-concurrency", 2, "--rounds", 6)
+            both = ("--framework", "good=" + good.url, "--framework", "broken=" + broken.url)
+            done = self.bench("compare", *both, *SHORT, "--num-prompts", 6, "--max-concurrency", 2, "--rounds", 6)
+            page = self.bench("rate", *both, *SHORT, "--request-rate", "inf", "--inf-prompts", 6).stdout
         line = next(line for line in done.stdout.splitlines() if "mean TTFT" in line)
         self.assertIn("| N/A (invalid rounds) |", line)
         self.assertIn("> broken, round 1 invalid: 3 of 6 requests", done.stdout)
+        self.assertIn('["N/A (invalid rounds)"], ["N/A"]', page)
 
     def test_sweep(self):
         with Mock("--ttft-ms", "10", "--max-concurrency", "8") as mock:
