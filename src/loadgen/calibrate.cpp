@@ -17,9 +17,10 @@ namespace millrace::bench {
 namespace {
 
 constexpr int64_t kNumPromptTokens = 32;
-// Below this a second has too few requests to say anything; so low a rate strains nobody anyhow.
+// Of a point's own floor. Below this a second has too few requests to say anything; so low a rate
+// strains nobody anyhow.
 constexpr double kRateMin = 50.0;
-constexpr int64_t kConcurrencyMax = 1024;
+constexpr int64_t kConcurrencyMax = 1024;  // the same: what more connections add shows by then
 
 // Prompts of so many words; the mock counts words.
 class WordDataset final : public Dataset {
@@ -93,10 +94,10 @@ LoadOptions options_of(const CalibrationLoad& load) {
   LoadOptions options;
   if (load.request_rate) {
     options.load.kind = LoadKind::kConstant;
-    options.load.request_rate = std::max(*load.request_rate, kRateMin);
+    options.load.request_rate = *load.request_rate;
   } else {
     options.load.kind = LoadKind::kConcurrency;
-    options.load.max_concurrency = std::clamp<int64_t>(load.concurrency, 1, kConcurrencyMax);
+    options.load.max_concurrency = load.concurrency;
   }
   options.num_warmups = 4;
   options.max_duration = load.duration;
@@ -137,9 +138,11 @@ std::optional<CalibrationLoad> calibration_load_of(const PointRecord& record, Pr
                        record.plan.load.kind == LoadKind::kGamma ||
                        record.plan.load.kind == LoadKind::kTrace;
   if (is_open && seconds > 0.0) {
-    load.request_rate = static_cast<double>(num_done) / seconds;
+    load.request_rate = std::max(static_cast<double>(num_done) / seconds, kRateMin);
   } else {
-    load.concurrency = record.plan.load.max_concurrency.value_or(num_done);
+    load.concurrency = std::clamp<int64_t>(
+        record.plan.load.max_concurrency.value_or(num_done), 1, kConcurrencyMax
+    );
   }
   return load;
 }

@@ -25,11 +25,12 @@ struct CalibrationLoad {
 };
 
 // A load like a point's, but short, on a mock twice as fast as what was measured: a client that is
-// not the limit then reaches more than it measured. Nothing completed: none.
+// not the limit then reaches more than it measured. At least 50 requests a second, at most 1024 at
+// once. Nothing completed: none.
 std::optional<CalibrationLoad> calibration_load_of(const PointRecord& record, Protocol protocol);
 
-// Runs a mock server in this process and loads it. The figures are by how much measured times
-// exceed (TTFT) or miss (ITL) those the mock was to keep.
+// Runs a mock server in this process and puts exactly this load on it. The figures are by how much
+// measured times exceed (TTFT) or miss (ITL) those the mock was to keep.
 Result<Calibration> calibrate(const CalibrationLoad& load, std::stop_token stop);
 
 }  // namespace millrace::bench
