@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
+#include <type_traits>
 
 #include "base/json.h"
 #include "terminal.h"
@@ -150,6 +151,31 @@ CLI::Option* with_environment(CLI::Option* option) {
   return option->envname(name);
 }
 
+std::string refuse_sign(const std::string& text) {
+  return text.starts_with('-') ? fmt::format("'{}': expected a number of at least 0", text) : "";
+}
+
+// A flag whose values go to `take` one by one.
+CLI::Option* add_texts(
+    CLI::App& app,
+    const std::string& names,
+    std::function<Result<void>(const std::string&)> take,
+    const std::string& help
+) {
+  const std::string flag = names.substr(0, names.find(','));
+  const CLI::callback_t take_all = [take = std::move(take), flag](const CLI::results_t& texts) {
+    for (const std::string& text : texts) {
+      const Result<void> taken = take(text);
+      if (!taken) throw CLI::ValidationError(flag, taken.error().message);
+    }
+    return true;
+  };
+  // Without extra arguments a value is one argument, and one that begins with '[' is left alone.
+  return with_environment(app.add_option(names, take_all, help))
+      ->expected(1)
+      ->allow_extra_args(false);
+}
+
 }  // namespace
 
 bool Flag::is_named(const std::string& name) const {
@@ -190,7 +216,10 @@ CommandLine::~CommandLine() = default;
 
 template <class T>
 Flag CommandLine::add(const std::string& names, T& variable, const std::string& help) {
-  return Flag(with_environment(app_->add_option(names, variable, help)));
+  CLI::Option* option = app_->add_option(names, variable, help);
+  if constexpr (std::is_unsigned_v<T>)
+    option->check(refuse_sign);  // CLI11 2.1 takes -1 for 2^64 - 1
+  return Flag(with_environment(option));
 }
 
 template Flag CommandLine::add(const std::string&, int&, const std::string&);
@@ -225,7 +254,15 @@ Flag CommandLine::add_size(
     variable = *size;
     return {};
   };
-  return add_callback(names, take, help).set_type_name("SIZE");
+  return add_value(names, take, help).set_type_name("SIZE");
+}
+
+Flag CommandLine::add_value(
+    const std::string& names,
+    std::function<Result<void>(const std::string&)> take,
+    const std::string& help
+) {
+  return Flag(add_texts(*app_, names, std::move(take), help));
 }
 
 Flag CommandLine::add_callback(
@@ -233,18 +270,7 @@ Flag CommandLine::add_callback(
     std::function<Result<void>(const std::string&)> take,
     const std::string& help
 ) {
-  const std::string flag = names.substr(0, names.find(','));
-  const CLI::callback_t take_all = [take = std::move(take), flag](const CLI::results_t& texts) {
-    for (const std::string& text : texts) {
-      const Result<void> taken = take(text);
-      if (!taken) throw CLI::ValidationError(flag, taken.error().message);
-    }
-    return true;
-  };
-  // Without extra arguments a value is one argument, and one that begins with '[' is left alone.
-  return Flag(with_environment(app_->add_option(names, take_all, help))
-                  ->expected(1)
-                  ->allow_extra_args(false)
+  return Flag(add_texts(*app_, names, std::move(take), help)
                   ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
 }
 

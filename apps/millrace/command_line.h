@@ -57,8 +57,14 @@ class CommandLine {
       const std::string& names, std::optional<int64_t>& variable, const std::string& help
   );
 
-  // `--name TEXT`, handed to `take` as it stands and as often as it is given; an error becomes the
-  // parser's.
+  // `--name TEXT`, handed to `take` as it stands; an error becomes the parser's.
+  Flag add_value(
+      const std::string& names,
+      std::function<Result<void>(const std::string& text)> take,
+      const std::string& help
+  );
+
+  // The same for a flag that may be given several times, as often as it is.
   Flag add_callback(
       const std::string& names,
       std::function<Result<void>(const std::string& text)> take,

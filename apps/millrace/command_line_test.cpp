@@ -16,6 +16,8 @@ struct Options {
   std::string model = "default";
   std::vector<std::string> stop;
   std::optional<int64_t> max_model_len;
+  size_t seed = 0;
+  std::vector<std::string> rates, headers;
 };
 
 // What one parse gave: the exit code if it ended there, the options, and what it said on stderr.
@@ -33,6 +35,15 @@ Outcome parse(std::vector<std::string> arguments) {
   line.add("--stop", outcome.options.stop, "stop");
   line.add_flag("--stream", outcome.options.stream, "stream");
   line.add_size("--max-model-len", outcome.options.max_model_len, "length");
+  line.add("--seed", outcome.options.seed, "seed");
+  const auto into = [](std::vector<std::string>& texts) {
+    return [&texts](const std::string& text) -> Result<void> {
+      texts.push_back(text);
+      return {};
+    };
+  };
+  line.add_value("--rate", into(outcome.options.rates), "rates");
+  line.add_callback("--header", into(outcome.options.headers), "headers");
   testing::internal::CaptureStderr();
   outcome.exit_code = line.parse(std::move(arguments));
   outcome.said = testing::internal::GetCapturedStderr();
@@ -67,11 +78,26 @@ TEST(CommandLine, RefusesAWrongValueInOneLine) {
        {std::vector<std::string>{"--max-tokens", "many"},
         {"--max-tokens"},
         {"--max-model-len", "long"},
+        {"--seed", "-1"},
         {"one", "two"}}) {
     const Outcome outcome = parse(arguments);
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_EQ(std::ranges::count(outcome.said, '\n'), 1) << outcome.said;
   }
+}
+
+// Of lists the last one once won without a word.
+TEST(CommandLine, RefusesAValueThatIsGivenTwice) {
+  for (const std::string flag : {"--max-tokens", "--max-model-len", "--rate"}) {
+    const Outcome outcome = parse({flag, "1", flag, "2"});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.said.find(flag), std::string::npos) << outcome.said;
+  }
+  EXPECT_EQ(parse({"--rate=5"}).options.rates, std::vector<std::string>({"5"}));
+  EXPECT_EQ(
+      parse({"--header", "a", "--header", "b"}).options.headers,
+      std::vector<std::string>({"a", "b"})
+  );
 }
 
 TEST(CommandLine, FlagWinsOverFileAndFileOverEnvironment) {

@@ -191,9 +191,7 @@ void add_model_flags(CommandLine& line, ModelFlags& flags) {
     }
     return invalid_argument("must be an integer from 0 to 2^64 - 1, got '" + text + "'");
   };
-  line.add_callback(
-      "--seed", take_seed, "what requests without a seed of their own draw theirs from"
-  );
+  line.add_value("--seed", take_seed, "what requests without a seed of their own draw theirs from");
 }
 
 void add_tensor_parallel_flag(CommandLine& line, ModelFlags& flags) {

@@ -58,7 +58,7 @@ void add_field_flag(CommandLine& line, json::object& fields, const FieldFlag& fl
         fields[field] = *value;
         return {};
       };
-      line.add_callback(flag_of(field), take, help).set_type_name("JSON");
+      line.add_value(flag_of(field), take, help).set_type_name("JSON");
       return;
     }
     case FlagKind::kStrings: {

@@ -90,7 +90,7 @@ void add_speculation_flag(CommandLine& line, std::optional<NgramSpeculation>& sp
     speculation = *parsed;
     return {};
   };
-  line.add_callback(
+  line.add_value(
           "--speculative-config",
           take,
           "guess tokens from what came before, and check them in one step: "

@@ -48,7 +48,7 @@ std::vector<OptionUse> options_in_use(const DatasetOptions& options) {
       {"--output-len", options.output_len.has_value()},
       {"--input-spread", is_set(options.input_spread)},
       {"--output-spread", is_set(options.output_spread)},
-      {"--random-range-ratio", options.range_ratio != 0.0},
+      {"--random-range-ratio", options.range_ratio.has_value()},
       {"--range-ratio-mode", options.range_ratio_mode.has_value()},
       {"--random-prefix-len", options.prefix_len != 0},
       {"--hit-len", options.hit_len != 0},
@@ -184,6 +184,19 @@ Result<void> check_common(const DatasetOptions& options) {
   }
   if (options.think_time.count() < 0) {
     return invalid_argument("--think-time is below 0", "--think-time");
+  }
+  const bool has_turns = options.num_turns > 1 || options.gsp_num_turns > 1;
+  if (options.think_time.count() > 0 && !has_turns) {
+    return invalid_argument(
+        "--think-time lies between turns: it needs --num-turns or --gsp-num-turns above 1",
+        "--think-time"
+    );
+  }
+  // SGLang's own ratio is 0, which draws from 1 to L; vLLM's 0 draws nothing.
+  if (options.range_ratio_mode == RangeRatioMode::kVllm && !options.range_ratio) {
+    return invalid_argument(
+        "--range-ratio-mode vllm needs --random-range-ratio", "--range-ratio-mode"
+    );
   }
   if (!(options.mooncake_slowdown >= 0.0) || std::isinf(options.mooncake_slowdown)) {
     return invalid_argument(

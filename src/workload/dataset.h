@@ -57,9 +57,9 @@ struct DatasetOptions {
   // cache helps. none: only the seed decides, and the same prompts come again. Lengths are the
   // seed's alone. Of no effect on prompts that are read from a file.
   std::optional<uint64_t> nonce;
-  std::optional<int64_t> input_len, output_len;  // none: 1024 and 128 where both are drawn
-  LengthSpread input_spread, output_spread;      // "random" and "emulated"
-  double range_ratio = 0.0;
+  std::optional<int64_t> input_len, output_len;    // none: 1024 and 128 where both are drawn
+  LengthSpread input_spread, output_spread;        // "random" and "emulated"
+  std::optional<double> range_ratio;               // none: 0
   std::optional<RangeRatioMode> range_ratio_mode;  // must be said when a ratio is
   int64_t prefix_len = 0;  // shared by all, in front of input_len; "sonnet": within it
   int64_t hit_len = 0;     // "grid": shared tokens at the start, then a word of its own

@@ -25,7 +25,7 @@ Result<LengthSamplers> make_samplers(const DatasetOptions& options, const Prompt
   Result<LengthSampler> input = LengthSampler::make(
       {.flag = "--input-len",
        .length = options.input_len.value_or(kInputLen),
-       .range_ratio = options.range_ratio,
+       .range_ratio = options.range_ratio.value_or(0.0),
        .range_ratio_mode = options.range_ratio_mode,
        .spread = options.input_spread,
        .num_added_tokens = num_added,
@@ -35,7 +35,7 @@ Result<LengthSamplers> make_samplers(const DatasetOptions& options, const Prompt
   Result<LengthSampler> output = LengthSampler::make(
       {.flag = "--output-len",
        .length = options.output_len.value_or(kOutputLen),
-       .range_ratio = options.range_ratio,
+       .range_ratio = options.range_ratio.value_or(0.0),
        .range_ratio_mode = options.range_ratio_mode,
        .spread = options.output_spread}
   );

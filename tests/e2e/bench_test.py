@@ -344,8 +344,27 @@ class BadInputTest(BenchTest):
                       ("--backend", "x"), ("--goodput", "x:1"), ("--extra-body", "["), ("--base-url", "nonsense"),
                       ("--max-concurrency", "0"), ("--records", "no/folder/x"), ("--request-rate", "-1"),
                       ("--output-file", "no/folder/x"), ("--html", "."), ("--result-filename", "a/b", "--save-result"),
-                      ("--result-dir", "bad.jsonl/x", "--save-result")):
+                      ("--result-dir", "bad.jsonl/x", "--save-result"), ("--temperature", "nan"), ("--seed", "-1"),
+                      ("--price-per-hour", "-3"), ("--burstiness", "3"), ("--output", "x", "--html", "./x"),
+                      ("--burstiness", "3", "--dataset-name", "mooncake", "--dataset-path", "bad.jsonl"),
+                      ("--no-nonce", "--dataset-name", "custom", "--dataset-path", "bad.jsonl"),
+                      ("--output-file", "x", "--records", "x"), ("--request-rate", "1", "--request-rate", "2")):
             self.refused("serve", *flags, code=2, says=flags[0])
+        with Mock() as mock:
+            for flags in (("--think-time", "1"), ("--range-ratio-mode", "vllm")):
+                self.refused("serve", "--base-url", mock.url, *flags, code=2, says=flags[0])
+        one = ("--framework", "a=http://127.0.0.1:1")
+        for flags in (("--inf-prompts", "-5"), ("--inf-prompts", "5", "--request-rate", "1"), ("--seconds-per-rate", "0"),
+                      ("--burstiness", "3", "--request-rate", "inf"), ("--jsonl", "x", "--records", "x"),
+                      ("--seconds-per-rate", "1", "--request-rate", "inf")):
+            self.refused("rate", *one, *flags, code=2, says=flags[0])
+        for flags in (("--max-concurrency", "2", "--max-concurrency", "3"), ("--isl-osl", "1:1", "--isl-osl", "2:2")):
+            self.refused("concurrency", *flags, code=2, says=flags[0])
+        self.refused("sweep", "--rate-type", "constant", "--rate", 5, "--rate", 7, code=2, says="--rate")
+        self.refused("grid", "--n", "0", code=2, says="--n")
+        for flags in (("--all-tables",), ("--keep-typos",), ("--title", "x"), ("--output", "bad.jsonl")):
+            self.refused("report", "--in", "bad.jsonl", "--shape", "csv", *flags, code=2, says=flags[0])
+        self.refused("import", "bad.jsonl", "--html", "./bad.jsonl", code=2, says="--html")
         self.refused("sweep", "--json", "no/folder/x", code=2, says="--json")
         self.refused("rate", "--framework", "a=http://127.0.0.1:1", "--jsonl", "no/x", code=2, says="--jsonl")
         goals = ("--goodput", "ttft:5")

@@ -95,7 +95,7 @@ int run_calibrate(std::vector<std::string> arguments) {
       "Measures a server whose times are known: what is too much is this client's and machine's."
   );
   line.add("--backend", flags.backend, "openai, openai-chat, sglang, ... (openai)");
-  line.add_callback(
+  line.add_value(
       "--request-rate",
       [&flags](const std::string& text) -> Result<void> {
         Result<std::vector<double>> rates = parse_rates(text);
@@ -105,7 +105,7 @@ int run_calibrate(std::vector<std::string> arguments) {
       },
       "open loop, several with commas"
   );
-  line.add_callback(
+  line.add_value(
       "--max-concurrency,--concurrency",
       [&flags](const std::string& text) -> Result<void> {
         Result<std::vector<int64_t>> counts = parse_counts(text);

@@ -38,7 +38,7 @@ void add_flags(CommandLine& line, ConcurrencyFlags& flags) {
   flags.bench.target.backend = "openai-chat";
   add_target_flags(line, flags.bench.target);
   add_seed_flags(line, flags.bench);
-  line.add_callback(
+  line.add_value(
       "--isl-osl",
       [&flags](const std::string& text) -> Result<void> {
         Result<std::vector<std::pair<int64_t, int64_t>>> lengths = parse_length_pairs(text);
@@ -48,7 +48,7 @@ void add_flags(CommandLine& line, ConcurrencyFlags& flags) {
       },
       "INPUT:OUTPUT tokens, several with commas"
   );
-  line.add_callback(
+  line.add_value(
       "--max-concurrency,--concurrency",
       [&flags](const std::string& text) -> Result<void> {
         Result<std::vector<int64_t>> counts = parse_counts(text);

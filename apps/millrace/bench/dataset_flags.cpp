@@ -15,7 +15,7 @@ namespace {
 void add_spread(
     CommandLine& line, const std::string& name, LengthSpread& spread, const std::string& help
 ) {
-  line.add_callback(
+  line.add_value(
       name,
       [&spread](const std::string& text) -> Result<void> {
         const std::vector<std::string_view> parts = split(text, ':');
@@ -37,7 +37,7 @@ void add_spread(
 
 void add_session_flags(CommandLine& line, DatasetOptions& options) {
   line.add("--num-turns", options.num_turns, "turns of a session (1)");
-  line.add_callback(
+  line.add_value(
       "--think-time",
       [&options](const std::string& text) -> Result<void> {
         const std::optional<double> seconds = parse_number<double>(text);
@@ -82,7 +82,7 @@ void add_random_flags(CommandLine& line, DatasetOptions& options) {
       options.range_ratio,
       "how far lengths vary, 0 to 1; say with --range-ratio-mode whose meaning"
   );
-  line.add_callback(
+  line.add_value(
       "--range-ratio-mode",
       [&options](const std::string& text) -> Result<void> {
         if (text != "vllm" && text != "sglang") {
@@ -137,7 +137,7 @@ void add_dataset_flags(CommandLine& line, BenchFlags& flags) {
   add_random_flags(line, options);
   line.add("--sharegpt-output-len", options.sharegpt_output_len, "instead of the answers' own");
   line.add("--sharegpt-context-len", options.sharegpt_context_len, "longer pairs are dropped");
-  line.add_callback(
+  line.add_value(
       "--sharegpt-rule",
       [&options](const std::string& text) -> Result<void> {
         if (text != "vllm" && text != "sglang") {

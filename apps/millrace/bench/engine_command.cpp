@@ -80,7 +80,7 @@ void add_counts(
     int64_t least,
     const std::string& help
 ) {
-  line.add_callback(
+  line.add_value(
       names,
       [&counts, least](const std::string& text) -> Result<void> {
         Result<std::vector<int64_t>> parsed = parse_counts(text, least);

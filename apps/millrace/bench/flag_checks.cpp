@@ -17,11 +17,19 @@ constexpr double kSecondsMax = 1e7;  // four months: what is longer is a mistake
 constexpr int64_t kCountMax = 1'000'000'000;
 constexpr int64_t kConcurrencyMax = 1'000'000;
 constexpr int32_t kThreadsMax = 256;
+constexpr double kTemperatureMax = 100.0;
+constexpr double kPriceMax = 1e9;
 
 struct CountRule {
   const char* flag;
   std::optional<int64_t> count;
   int64_t least = 0, most = 0;
+};
+
+struct NumberRule {
+  const char* flag;
+  std::optional<double> number;
+  double least = 0.0, most = 0.0;
 };
 
 struct SecondsRule {
@@ -34,6 +42,14 @@ Result<void> check(const CountRule& rule) {
   if (!rule.count || (*rule.count >= rule.least && *rule.count <= rule.most)) return {};
   return invalid_argument(
       fmt::format("{} is {}: expected {} to {}", rule.flag, *rule.count, rule.least, rule.most),
+      rule.flag
+  );
+}
+
+Result<void> check(const NumberRule& rule) {
+  if (!rule.number || (*rule.number >= rule.least && *rule.number <= rule.most)) return {};
+  return invalid_argument(
+      fmt::format("{} is {}: expected {} to {}", rule.flag, *rule.number, rule.least, rule.most),
       rule.flag
   );
 }
@@ -53,6 +69,21 @@ Result<void> check(const SecondsRule& rule) {
       ),
       rule.flag
   );
+}
+
+// By whatever names. Devices, which take everything, are not meant.
+bool is_same_file(const std::string& one, const std::string& other) {
+  const auto is_none = [](const std::string& path) { return path.empty() || path == "-"; };
+  if (is_none(one) || is_none(other)) return false;
+  std::error_code error;  // of a file that is not there yet
+  const bool is_device =
+      std::filesystem::exists(one, error) && !std::filesystem::is_regular_file(one, error);
+  if (is_device) return false;
+  if (std::filesystem::equivalent(one, other, error)) return true;
+  const auto place = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
+  return place(one) == place(other);
 }
 
 }  // namespace
@@ -75,6 +106,33 @@ Result<void> check_output_file(const char* flag, const std::string& file) {
   return invalid_argument(fmt::format("{} {}: {}", flag, file, problem), flag);
 }
 
+Result<void> check_output_files(const OutputFlags& output, std::initializer_list<OutputFile> more) {
+  std::vector<OutputFile> files = {
+      {"--records", output.records}, {"--html", output.html}, {"--output", output.report}};
+  files.insert(files.end(), more);
+  for (size_t i = 0; i < files.size(); ++i) {
+    const auto& [flag, path] = files[i];
+    if (auto checked = check_output_file(flag, path); !checked) return checked;
+    for (size_t j = 0; j < i; ++j) {
+      if (!is_same_file(path, files[j].path)) continue;
+      return invalid_argument(
+          fmt::format("{} {}: {} is the same file", flag, path, files[j].flag), flag
+      );
+    }
+  }
+  return {};
+}
+
+Result<void> refuse_overwriting(
+    const char* flag, const std::string& file, const std::vector<std::string>& inputs
+) {
+  for (const std::string& input : inputs) {
+    if (!is_same_file(file, input)) continue;
+    return invalid_argument(fmt::format("{} {}: it is what is read", flag, file), flag);
+  }
+  return {};
+}
+
 Result<void> refuse_given(
     std::initializer_list<std::pair<const char*, bool>> flags, std::string_view why
 ) {
@@ -93,6 +151,10 @@ Result<void> check_arrivals(const LoadFlags& load) {
         "--burstiness"
     );
   }
+  const bool is_drawn = load.ramp != RampKind::kNone || !std::isinf(load.request_rate);
+  if (load.burstiness != 1.0 && !is_drawn) {
+    return invalid_argument("--burstiness needs a finite --request-rate", "--burstiness");
+  }
   if (load.ramp != RampKind::kNone) {
     return refuse_given(
         {{"--request-rate", !std::isinf(load.request_rate)}},
@@ -110,12 +172,21 @@ Result<void> check_arrivals(const LoadFlags& load) {
 
 Result<void> check_flags(const BenchFlags& flags) {
   const LoadFlags& load = flags.load;
+  const OutputFlags& output = flags.output;
   for (const CountRule& rule :
        {CountRule{"--num-prompts", load.num_prompts, 1, kCountMax},
         CountRule{"--num-warmups", load.num_warmups, 0, kCountMax},
         CountRule{"--max-concurrency", load.max_concurrency, 1, kConcurrencyMax},
         CountRule{"--client-threads", load.num_threads, 1, kThreadsMax},
-        CountRule{"--max-errors", load.max_errors, -1, kCountMax}}) {
+        CountRule{"--max-errors", load.max_errors, -1, kCountMax},
+        CountRule{"--top-k", flags.target.top_k, -1, kCountMax},
+        CountRule{"--weight-bytes", output.weight_bytes, 1, INT64_MAX}}) {
+    if (auto checked = check(rule); !checked) return checked;
+  }
+  for (const NumberRule& rule :
+       {NumberRule{"--temperature", flags.target.temperature, 0.0, kTemperatureMax},
+        NumberRule{"--top-p", flags.target.top_p, 0.0, 1.0},
+        NumberRule{"--price-per-hour", output.price_per_hour, 0.0, kPriceMax}}) {
     if (auto checked = check(rule); !checked) return checked;
   }
   for (const SecondsRule& rule :
@@ -129,14 +200,15 @@ Result<void> check_flags(const BenchFlags& flags) {
     return invalid_argument("--precision must be above 0 percent", "--precision");
   }
   if (auto checked = check_arrivals(load); !checked) return checked;
-  const OutputFlags& output = flags.output;
-  for (const auto& [flag, file] :
-       {std::pair("--records", output.records),
-        std::pair("--html", output.html),
-        std::pair("--output", output.report)}) {
-    if (auto checked = check_output_file(flag, file); !checked) return checked;
+  const bool has_own_prompts = !flags.dataset.path.empty();
+  if (auto checked = refuse_given(
+          {{"--no-nonce", !flags.has_nonce && has_own_prompts}},
+          "has no meaning with --dataset-path: a file's prompts are the same in each run"
+      );
+      !checked) {
+    return checked;
   }
-  return {};
+  return check_output_files(output);
 }
 
 }  // namespace millrace::bench

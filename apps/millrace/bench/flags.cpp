@@ -60,6 +60,19 @@ Result<Metric> metric_of_flag(std::string_view name) {
   );
 }
 
+std::optional<double>& goal_of(Metric metric, Goals& goals) {
+  switch (metric) {
+    case Metric::kTtft:
+      return goals.ttft_ms;
+    case Metric::kTpot:
+      return goals.tpot_ms;
+    case Metric::kItl:
+      return goals.itl_ms;
+    default:
+      return goals.e2e_ms;
+  }
+}
+
 Result<void> take_goal(std::string_view text, Goals& goals) {
   const std::vector<std::string_view> parts = split(text, ':');
   const std::optional<double> limit =
@@ -69,19 +82,9 @@ Result<void> take_goal(std::string_view text, Goals& goals) {
   }
   const Result<Metric> metric = metric_of_flag(parts[0]);
   if (!metric) return metric.error();
-  switch (*metric) {
-    case Metric::kTtft:
-      goals.ttft_ms = limit;
-      break;
-    case Metric::kTpot:
-      goals.tpot_ms = limit;
-      break;
-    case Metric::kItl:
-      goals.itl_ms = limit;
-      break;
-    default:
-      goals.e2e_ms = limit;
-  }
+  std::optional<double>& goal = goal_of(*metric, goals);
+  if (goal) return invalid_argument(fmt::format("'{}': {} has a goal already", text, parts[0]));
+  goal = limit;
   return {};
 }
 
@@ -113,7 +116,7 @@ void add_pairs(
 }
 
 void add_rate(CommandLine& line, LoadFlags& flags) {
-  line.add_callback(
+  line.add_value(
       "--request-rate",
       [&flags](const std::string& text) -> Result<void> {
         const Result<std::vector<double>> rates = parse_rates(text);
@@ -127,7 +130,7 @@ void add_rate(CommandLine& line, LoadFlags& flags) {
 }
 
 void add_ramp(CommandLine& line, LoadFlags& flags) {
-  line.add_callback(
+  line.add_value(
       "--ramp-up-strategy",
       [&flags](const std::string& text) -> Result<void> {
         if (text != "linear" && text != "exponential") {

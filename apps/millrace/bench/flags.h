@@ -115,6 +115,19 @@ Result<void> refuse_given(
 // "" and "-" are none.
 Result<void> check_output_file(const char* flag, const std::string& file);
 
+struct OutputFile {
+  const char* flag;
+  std::string path;
+};
+// The same of --records, --html, --output and `more`, of which no two may be one file.
+Result<void> check_output_files(
+    const OutputFlags& output, std::initializer_list<OutputFile> more = {}
+);
+// Refuses an output that would take the place of what it is made of.
+Result<void> refuse_overwriting(
+    const char* flag, const std::string& file, const std::vector<std::string>& inputs
+);
+
 // The server. `url` replaces --base-url, where a command takes several. Errors name the flag.
 Result<Target> target_of(const TargetFlags& flags, const std::string& url = {});
 

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
 
+#include "base/test_folder.h"
 #include "bench/flag_values.h"
 
 namespace millrace::bench {
@@ -93,6 +97,7 @@ TEST(BenchFlags, AreRefusedInOneLine) {
         {"--goodput", "ttft"},
         {"--goodput", "ttft:-1"},
         {"--goodput", "speed:1"},
+        {"--goodput", "e2e:1 ttft:2 e2el:3"},
         {"--metric-percentiles", "101"},
         {"--ramp-up-strategy", "steep"},
         {"--range-ratio-mode", "mine"},
@@ -214,6 +219,36 @@ TEST(BenchFlags, NumbersWithoutSenseAreRefusedBeforeAnythingIsMeasured) {
   EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.burstiness = -1.0; }), "--burstiness");
 }
 
+TEST(BenchFlags, NumbersOutOfRangeAreRefused) {
+  for (const double number : {std::nan(""), -0.5, std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(refused_flag([&](BenchFlags& f) { f.target.temperature = number; }), "--temperature");
+    EXPECT_EQ(refused_flag([&](BenchFlags& f) { f.target.top_p = number; }), "--top-p");
+    EXPECT_EQ(
+        refused_flag([&](BenchFlags& f) { f.output.price_per_hour = number; }), "--price-per-hour"
+    );
+  }
+  EXPECT_EQ(refused_flag([](BenchFlags& f) { f.target.top_k = -2; }), "--top-k");
+  EXPECT_EQ(refused_flag([](BenchFlags& f) { f.output.weight_bytes = 0; }), "--weight-bytes");
+  const auto least = [](BenchFlags& f) {
+    f.target.temperature = f.target.top_p = f.output.price_per_hour = 0.0;
+    f.target.top_k = -1;
+  };
+  EXPECT_EQ(refused_flag(least), "");
+  const Parsed seed = parse({"--seed", "-1"});
+  EXPECT_EQ(seed.exit_code, 2);
+  EXPECT_NE(seed.said.find("--seed"), std::string::npos) << seed.said;
+}
+
+TEST(BenchFlags, WhatHasNoEffectIsNotPassedOver) {
+  const auto bursty = [](BenchFlags& f) { f.load.burstiness = 3.0; };
+  EXPECT_EQ(refused_flag(bursty), "--burstiness");
+  EXPECT_EQ(refused_flag([&](BenchFlags& f) { bursty(f), f.load.request_rate = 2.0; }), "");
+  EXPECT_EQ(refused_flag([&](BenchFlags& f) { bursty(f), f.load.ramp = RampKind::kLinear; }), "");
+  const auto repeated = [](BenchFlags& f) { f.has_nonce = false; };
+  EXPECT_EQ(refused_flag(repeated), "");
+  EXPECT_EQ(refused_flag([&](BenchFlags& f) { repeated(f), f.dataset.path = "x"; }), "--no-nonce");
+}
+
 TEST(BenchFlags, RampsAreNotPassedOver) {
   EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.ramp_start_rps = 1; }), "--ramp-up-start-rps");
   EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.ramp_end_rps = 9; }), "--ramp-up-end-rps");
@@ -237,6 +272,36 @@ TEST(BenchFlags, AFileInAFolderThatIsNotThereIsRefused) {
   EXPECT_EQ(refused_flag([&](BenchFlags& f) { f.output.report = path; }), "--output");
   EXPECT_EQ(refused_flag([&](BenchFlags& f) { f.output.records = testing::TempDir() + "/x"; }), "");
   EXPECT_EQ(refused_flag([&](BenchFlags& f) { f.output.report = "-"; }), "");
+}
+
+// One would take the place of the other.
+TEST(BenchFlags, TwoOutputsAreTwoFiles) {
+  const TestFolder folder;
+  std::filesystem::create_directory(folder.path("sub"));
+  const auto refused = [](const std::string& html, const std::string& report) {
+    return refused_flag([&](BenchFlags& f) {
+      f.output.html = html;
+      f.output.report = report;
+    });
+  };
+  const std::string path = folder.path("x");
+  EXPECT_EQ(refused(path, path), "--output");
+  EXPECT_EQ(refused(path, folder.path("sub/../x")), "--output");
+  EXPECT_EQ(refused("x", "./x"), "--output");
+  EXPECT_EQ(refused(path, folder.path("y")), "");
+  EXPECT_EQ(refused("/dev/null", "/dev/null"), "");
+  EXPECT_EQ(refused("-", "-"), "");
+  folder.write("x", "there");
+  std::filesystem::create_symlink(path, folder.path("link"));
+  EXPECT_EQ(refused(path, folder.path("link")), "--output");
+
+  OutputFlags output;
+  output.records = path;
+  const Result<void> more = check_output_files(output, {{"--json", path}});
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().where, "--json");
+  EXPECT_FALSE(refuse_overwriting("--output", folder.path("link"), {folder.path("y"), path}));
+  EXPECT_TRUE(refuse_overwriting("--output", folder.path("y"), {path}));
 }
 
 }  // namespace

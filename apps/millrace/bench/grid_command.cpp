@@ -70,7 +70,7 @@ void add_flags(CommandLine& line, GridFlags& flags) {
       "what that model runs on: cpu, cuda, or auto (cpu)"
   );
   add_speculation_flag(line, flags.speculation);
-  line.add_callback(
+  line.add_value(
       "--batch-size,--b",
       [&flags](const std::string& text) -> Result<void> {
         Result<std::vector<int64_t>> counts = parse_counts(text);
@@ -80,7 +80,7 @@ void add_flags(CommandLine& line, GridFlags& flags) {
       },
       "requests at once, several with commas (1,4,8)"
   );
-  line.add_callback(
+  line.add_value(
       "--iho",
       [&flags](const std::string& text) -> Result<void> {
         Result<std::vector<GridLengths>> lengths = parse_grid_lengths(text);
@@ -90,15 +90,8 @@ void add_flags(CommandLine& line, GridFlags& flags) {
       },
       "INPUT/HIT/OUTPUT tokens, several with commas"
   );
-  line.add_callback(
-      "--n",
-      [&flags](const std::string& text) -> Result<void> {
-        const Result<std::vector<int64_t>> counts = parse_counts(text);
-        if (!counts) return counts.error();
-        flags.num_prompts = counts->front();
-        return {};
-      },
-      "prompts of a point (16 B for long answers, 32 B for short ones)"
+  line.add(
+      "--n", flags.num_prompts, "prompts of a point (16 B for long answers, 32 B for short ones)"
   );
   add_limit_flags(line, flags.bench.load);
   add_output_flags(line, flags.bench.output);
@@ -255,6 +248,11 @@ Result<void> check_grid_flags(const GridFlags& flags) {
       {{"--num-prompts", load.num_prompts.has_value()}}, "has no meaning here: --n says how many"
   );
   if (!checked) return checked;
+  if (flags.num_prompts.value_or(1) < 1) {
+    return invalid_argument(
+        fmt::format("--n is {}: expected at least 1", *flags.num_prompts), "--n"
+    );
+  }
   if (flags.in_process.empty()) {
     return refuse_given(
         {{"--load-format", flags.load_format != "auto"},

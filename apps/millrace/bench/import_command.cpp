@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "bench/bench_run.h"
 #include "bench/commands.h"
+#include "bench/flags.h"
 #include "command_line.h"
 #include "failure.h"
 #include "report/import.h"
@@ -38,6 +39,12 @@ constexpr const char* kFooter =
 
 Result<int> import(const ImportFlags& flags) {
   if (flags.path.empty()) return invalid_argument("give a FILE of results");
+  const OutputFlags output{.html = flags.html, .report = flags.output};
+  if (auto checked = check_output_files(output); !checked) return checked.error();
+  for (const auto& [flag, file] : {std::pair("--output", flags.output), {"--html", flags.html}}) {
+    if (auto checked = refuse_overwriting(flag, file, {flags.path}); !checked)
+      return checked.error();
+  }
   const Result<std::string> text = read_file(flags.path);
   if (!text) return text.error();
   Result<ImportedFile> file = import_results(*text, flags.path);

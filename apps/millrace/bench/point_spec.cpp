@@ -29,7 +29,7 @@ DatasetPlan dataset_plan_of(const BenchFlags& flags, const DatasetOptions& optio
   plan.input_len = options.input_len;
   plan.output_len = options.output_len;
   if (options.name == "grid") plan.hit_len = options.hit_len;
-  plan.range_ratio = options.range_ratio;
+  plan.range_ratio = options.range_ratio.value_or(0.0);
   if (options.range_ratio_mode) {
     plan.range_ratio_mode = *options.range_ratio_mode == RangeRatioMode::kVllm ? "vllm" : "sglang";
   }

@@ -22,13 +22,17 @@
 namespace millrace::bench {
 namespace {
 
+constexpr double kSecondsPerRateDefault = 120.0;
+constexpr int64_t kInfPromptsDefault = 2000;
+constexpr double kPromptsMax = 1e9;  // of a point
+
 struct RateFlags {
   BenchFlags bench;
   std::vector<FrameworkFlag> frameworks;
   std::vector<double> rates = {1, 10, 20, 30, 35, std::numeric_limits<double>::infinity()};
   double burstiness = 1.0;
-  double seconds_per_rate = 120.0;
-  int64_t inf_prompts = 2000;
+  std::optional<double> seconds_per_rate;  // none: 120
+  std::optional<int64_t> inf_prompts;      // none: 2000
   int64_t num_rounds = 1;
   int64_t input_len = 1000;
   int64_t output_len = 100;
@@ -49,7 +53,7 @@ void add_flags(CommandLine& line, RateFlags& flags) {
   add_target_flags(line, flags.bench.target, /*with_framework=*/false);
   add_framework_flag(line, flags.frameworks);
   add_seed_flags(line, flags.bench);
-  line.add_callback(
+  line.add_value(
       "--request-rate",
       [&flags](const std::string& text) -> Result<void> {
         Result<std::vector<double>> rates = parse_rates(text);
@@ -76,6 +80,13 @@ void add_flags(CommandLine& line, RateFlags& flags) {
   line.set_footer(kFooter);
 }
 
+int64_t num_prompts_of(const RateFlags& flags, double rate) {
+  if (std::isinf(rate)) return flags.inf_prompts.value_or(kInfPromptsDefault);
+  const double num_prompts =
+      std::round(rate * flags.seconds_per_rate.value_or(kSecondsPerRateDefault));
+  return std::max<int64_t>(1, static_cast<int64_t>(num_prompts));
+}
+
 PointSpec spec_of(const RateFlags& flags, double rate, int64_t round) {
   LoadFlags load;
   load.request_rate = rate;
@@ -88,9 +99,7 @@ PointSpec spec_of(const RateFlags& flags, double rate, int64_t round) {
   spec.dataset.name = "random";
   spec.dataset.input_len = flags.input_len;
   spec.dataset.output_len = flags.output_len;
-  const double num_prompts = std::isinf(rate) ? static_cast<double>(flags.inf_prompts)
-                                              : std::round(rate * flags.seconds_per_rate);
-  spec.num_prompts = std::max<int64_t>(1, static_cast<int64_t>(num_prompts));
+  spec.num_prompts = num_prompts_of(flags, rate);
   spec.max_seconds = flags.bench.load.max_seconds;
   return spec;
 }
@@ -113,10 +122,49 @@ Result<void> measure_all(
   return {};
 }
 
-Result<int> measure(const RateFlags& flags, const std::string& command) {
-  if (!(flags.seconds_per_rate > 0.0)) {
-    return invalid_argument("--seconds-per-rate must be above 0", "--seconds-per-rate");
+// What is about rates of the other kind is refused, too.
+Result<void> check_loads(const RateFlags& flags) {
+  const bool has_infinity =
+      std::ranges::any_of(flags.rates, [](double rate) { return std::isinf(rate); });
+  const bool has_finite =
+      std::ranges::any_of(flags.rates, [](double rate) { return std::isfinite(rate); });
+  Result<void> checked = refuse_given(
+      {{"--inf-prompts", !has_infinity && flags.inf_prompts}},
+      "has no meaning where no --request-rate is inf"
+  );
+  if (!checked) return checked;
+  checked = refuse_given(
+      {{"--seconds-per-rate", !has_finite && flags.seconds_per_rate},
+       {"--burstiness", !has_finite && flags.burstiness != 1.0}},
+      "needs a finite --request-rate"
+  );
+  if (!checked) return checked;
+  const int64_t inf_prompts = flags.inf_prompts.value_or(kInfPromptsDefault);
+  if (inf_prompts < 1 || static_cast<double>(inf_prompts) > kPromptsMax) {
+    return invalid_argument(
+        fmt::format("--inf-prompts is {}: expected 1 to {:g}", inf_prompts, kPromptsMax),
+        "--inf-prompts"
+    );
   }
+  const double seconds = flags.seconds_per_rate.value_or(kSecondsPerRateDefault);
+  for (const double rate : flags.rates) {
+    if (std::isinf(rate) || (seconds > 0.0 && rate * seconds <= kPromptsMax)) continue;
+    return invalid_argument(
+        fmt::format(
+            "--seconds-per-rate is {}: expected seconds above 0, and at most {:g} requests at {} a "
+            "second",
+            seconds,
+            kPromptsMax,
+            rate
+        ),
+        "--seconds-per-rate"
+    );
+  }
+  return {};
+}
+
+Result<int> measure(const RateFlags& flags, const std::string& command) {
+  if (auto checked = check_loads(flags); !checked) return checked.error();
   constexpr int64_t kRoundsMax = 1000;
   if (flags.num_rounds < 1 || flags.num_rounds > kRoundsMax) {
     return invalid_argument(fmt::format("--rounds must be 1 to {}", kRoundsMax), "--rounds");
@@ -129,7 +177,7 @@ Result<int> measure(const RateFlags& flags, const std::string& command) {
   if (!(flags.burstiness > 0.0)) {
     return invalid_argument("--burstiness must be above 0", "--burstiness");
   }
-  checked = check_output_file("--jsonl", flags.jsonl);
+  checked = check_output_files(flags.bench.output, {{"--jsonl", flags.jsonl}});
   if (!checked) return checked.error();
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();

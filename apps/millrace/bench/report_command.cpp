@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "bench/bench_run.h"
 #include "bench/commands.h"
+#include "bench/flags.h"
 #include "command_line.h"
 #include "failure.h"
 #include "report/import.h"
@@ -94,10 +95,26 @@ std::string text_of(Shape shape, const Rows& rows, const ReportOptions& options)
   return text;
 }
 
+// What the shape has no place for is refused, and a report over what it is made of.
+Result<void> check(const ReportFlags& flags, Shape shape) {
+  const bool has_title = shape != Shape::kCsv && shape != Shape::kSglang;
+  Result<void> checked = refuse_given(
+      {{"--all-tables", flags.options.shows_all_tables && shape != Shape::kGuidellm},
+       {"--keep-typos", flags.options.keeps_typos && shape != Shape::kConcurrency},
+       {"--title", !flags.options.title.empty() && !has_title}},
+      "has no meaning for --shape " + flags.shape
+  );
+  if (!checked) return checked;
+  checked = refuse_overwriting("--output", flags.output, flags.inputs);
+  if (!checked) return checked;
+  return check_output_file("--output", flags.output);
+}
+
 Result<int> write(ReportFlags& flags) {
   if (flags.inputs.empty()) return invalid_argument("give --in FILE", "--in");
   const Result<Shape> shape = parse_shape(flags.shape);
   if (!shape) return invalid_argument(shape.error().message, "--shape");
+  if (auto checked = check(flags, *shape); !checked) return checked.error();
   Rows rows;
   for (const std::string& path : flags.inputs) {
     if (auto read = read_into(rows, path, flags, *shape); !read) return read.error();

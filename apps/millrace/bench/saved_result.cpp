@@ -92,7 +92,7 @@ void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags) {
   );
 }
 
-Result<void> check(const SavedResultFlags& flags, bool is_sglang) {
+Result<void> check(const SavedResultFlags& flags, bool is_sglang, const OutputFlags& output) {
   const bool has_vllm = flags.is_saved || !is_sglang;
   for (const Result<void>& checked :
        {refuse_given(
@@ -110,6 +110,7 @@ Result<void> check(const SavedResultFlags& flags, bool is_sglang) {
         )}) {
     if (!checked) return checked;
   }
+  std::string saved_file;
   if (flags.is_saved) {
     const std::filesystem::path directory = flags.directory.empty() ? "." : flags.directory;
     std::error_code error;
@@ -120,12 +121,17 @@ Result<void> check(const SavedResultFlags& flags, bool is_sglang) {
       );
     }
     // Of a name that is made in the end, the folder alone can be looked at.
-    const std::string name = flags.file_name.empty() ? "result.json" : flags.file_name;
-    const char* flag = flags.file_name.empty() ? "--result-dir" : "--result-filename";
-    if (auto checked = check_output_file(flag, directory / name); !checked) return checked;
+    if (flags.file_name.empty()) {
+      const Result<void> checked = check_output_file("--result-dir", directory / "result.json");
+      if (!checked) return checked;
+    } else {
+      saved_file = directory / flags.file_name;
+    }
   }
-  return flags.sglang_file == "auto" ? Result<void>()
-                                     : check_output_file("--output-file", flags.sglang_file);
+  const std::string sglang_file = flags.sglang_file == "auto" ? "" : flags.sglang_file;
+  return check_output_files(
+      output, {{"--result-filename", saved_file}, {"--output-file", sglang_file}}
+  );
 }
 
 void save_result(

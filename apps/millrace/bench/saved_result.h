@@ -30,8 +30,9 @@ struct SavedResultFlags {
 void add_saved_result_flags(CommandLine& line, SavedResultFlags& flags);
 
 // What cannot be written and what would be passed over, before anything is measured; makes
-// --result-dir. `is_sglang`: SGLang's block is printed, not vLLM's. Errors name the flag.
-Result<void> check(const SavedResultFlags& flags, bool is_sglang);
+// --result-dir. `is_sglang`: SGLang's block is printed, not vLLM's; `output`: where else results
+// go. Errors name the flag.
+Result<void> check(const SavedResultFlags& flags, bool is_sglang, const OutputFlags& output = {});
 
 // Writes what the flags ask for of the run's last point. `ranks`: as of vllm_options(). What cannot
 // be written is noted, and keeps nothing else from being written.

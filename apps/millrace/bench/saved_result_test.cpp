@@ -81,6 +81,8 @@ TEST(SavedResult, WhatWouldBePassedOverIsRefused) {
   EXPECT_EQ(refused({.is_sglang_detailed = true}, false), "--output-details");
   EXPECT_EQ(refused({.metrics = {"ttft"}}, true), "--percentile-metrics");
   EXPECT_EQ(refused({.metrics = {"ttft"}}, false), "");
+  const SavedResultFlags same = {.is_saved = true, .file_name = "x", .sglang_file = "./x"};
+  EXPECT_EQ(refused(same, false), "--output-file");
 }
 
 }  // namespace

@@ -83,7 +83,9 @@ PointSpec spec_of(const ServeFlags& flags) {
 Result<int> serve(ServeFlags& flags, const std::string& command) {
   const Result<bool> is_sglang = is_sglang_style(flags);
   if (!is_sglang) return is_sglang.error();
-  if (auto checked = check(flags.saved, *is_sglang); !checked) return checked.error();
+  if (auto checked = check(flags.saved, *is_sglang, flags.bench.output); !checked) {
+    return checked.error();
+  }
   flags.bench.output.keeps_texts = flags.saved.keeps_texts();
   Result<std::unique_ptr<BenchRun>> run = BenchRun::start(flags.bench, command);
   if (!run) return run.error();

@@ -78,7 +78,7 @@ void add_flags(CommandLine& line, SweepFlags& flags) {
   flags.bench.target.backend = "openai-chat";
   add_target_flags(line, flags.bench.target);
   add_dataset_flags(line, flags.bench);
-  line.add_callback(
+  line.add_value(
       "--data",
       [&flags](const std::string& text) { return take_data(text, flags.bench.dataset); },
       "prompt_tokens=512,generated_tokens=128"
@@ -88,7 +88,7 @@ void add_flags(CommandLine& line, SweepFlags& flags) {
       flags.rate_type,
       "sweep, synchronous, throughput, concurrent, constant or poisson (sweep)"
   );
-  line.add_callback(
+  line.add_value(
       "--rate",
       [&flags](const std::string& text) -> Result<void> {
         Result<std::vector<double>> rates = parse_rates(text);
@@ -272,7 +272,7 @@ Result<void> check(const SweepFlags& flags) {
     return invalid_argument("--max-concurrency must be at least 1", "--max-concurrency");
   }
   if (auto checked = check_type_flags(flags); !checked) return checked;
-  return check_output_file("--json", flags.json);
+  return check_output_files(flags.bench.output, {{"--json", flags.json}});
 }
 
 Result<int> sweep(const SweepFlags& flags, const std::string& command) {
