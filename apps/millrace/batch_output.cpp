@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/file.h"
 #include "jsonl_input.h"
 
 namespace millrace {
@@ -43,16 +44,6 @@ Error foreign_file(const std::string& name, uint64_t line_number, std::string_vi
 bool is_torn_answer(std::string_view text) {
   while (text.ends_with('\0')) text.remove_suffix(1);
   return text.starts_with(kBatchAnswerHead) || kBatchAnswerHead.starts_with(text);
-}
-
-Result<void> write_all(int fd, std::string_view text, const std::string& name) {
-  while (!text.empty()) {
-    const ssize_t num_bytes = ::write(fd, text.data(), text.size());
-    if (num_bytes < 0 && errno == EINTR) continue;
-    if (num_bytes < 0) return file_error("write to", name);
-    text.remove_prefix(static_cast<size_t>(num_bytes));
-  }
-  return {};
 }
 
 // Calls `take` with each line of the file.

@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <utility>
 
 namespace millrace {
@@ -53,6 +56,30 @@ Result<OpenFile> open_regular(const std::string& path) {
   return OpenFile{std::move(descriptor), static_cast<size_t>(status.st_size)};
 }
 
+// Where no other file may stand: in a folder of others, or where a file is mounted.
+bool keeps_its_place(int error_number) {
+  return error_number == EACCES || error_number == EPERM || error_number == EROFS ||
+         error_number == EBUSY;
+}
+
+Result<void> write_in_place(const std::string& path, std::string_view content) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file.get() < 0) return file_error(path, "open", errno);
+  return write_all(file.get(), content, path);
+}
+
+// On the disk when it returns. `mode`: none: as the system gives it to a new file.
+Result<void> write_new_file(
+    const Descriptor& file,
+    const std::string& path,
+    std::string_view content,
+    std::optional<mode_t> mode
+) {
+  if (mode && ::fchmod(file.get(), *mode) != 0) return file_error(path, "write to", errno);
+  if (auto written = write_all(file.get(), content, path); !written) return written;
+  return ::fsync(file.get()) == 0 ? Result<void>() : file_error(path, "write to", errno);
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, size_t size_max) {
@@ -75,6 +102,40 @@ Result<std::string> read_file(const std::string& path, size_t size_max) {
   }
   content.resize(done);
   return content;
+}
+
+Result<void> write_all(int fd, std::string_view content, const std::string& name) {
+  while (!content.empty()) {
+    const ssize_t num_bytes = ::write(fd, content.data(), content.size());
+    if (num_bytes < 0 && errno == EINTR) continue;
+    if (num_bytes < 0) return file_error(name, "write to", errno);
+    content.remove_prefix(static_cast<size_t>(num_bytes));
+  }
+  return {};
+}
+
+Result<void> write_file(const std::string& path, std::string_view content) {
+  struct stat status {};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) return write_in_place(path, content);
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  const std::string place = error ? path : target.string();
+  const std::string unfinished = place + ".part";
+  const Descriptor file(::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file.get() < 0) {
+    if (keeps_its_place(errno)) return write_in_place(path, content);
+    return file_error(unfinished, "open", errno);
+  }
+  const auto mode = exists ? std::optional<mode_t>(status.st_mode & 0777) : std::nullopt;
+  Result<void> written = write_new_file(file, path, content, mode);
+  if (written) {
+    if (::rename(unfinished.c_str(), place.c_str()) == 0) return {};
+    written =
+        keeps_its_place(errno) ? write_in_place(path, content) : file_error(path, "replace", errno);
+  }
+  ::unlink(unfinished.c_str());
+  return written;
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {

@@ -1,9 +1,10 @@
-// Files that are read whole or mapped.
+// Files that are read or written whole, or mapped.
 #pragma once
 
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -11,6 +12,14 @@ namespace millrace {
 
 // The whole content of a regular file of at most `size_max` bytes.
 Result<std::string> read_file(const std::string& path, size_t size_max = size_t{1} << 30);
+
+// The content takes the place of the file once all of it is on the disk: where that fails, what was
+// there stays. Links are followed, and a file keeps its mode. Written as they stand are devices and
+// pipes, and a file whose folder takes no other or that is mounted.
+Result<void> write_file(const std::string& path, std::string_view content);
+
+// All of it, in as many writes as it takes. `name`: for the error.
+Result<void> write_all(int fd, std::string_view content, const std::string& name);
 
 // A read-only mapping of a whole regular file; the bytes live as long as this object.
 class MappedFile {

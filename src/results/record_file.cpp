@@ -42,16 +42,6 @@ class Descriptor {
   int fd_;
 };
 
-Result<void> write_all(int fd, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t num_bytes = ::write(fd, text.data(), text.size());
-    if (num_bytes < 0 && errno == EINTR) continue;
-    if (num_bytes < 0) return file_error("write to", path, errno);
-    text.remove_prefix(static_cast<size_t>(num_bytes));
-  }
-  return {};
-}
-
 // The bytes behind the last line's end; at most so many as a line of ours may have.
 Result<std::string> read_unended_line(int fd, off_t size, const std::string& path) {
   std::string tail;

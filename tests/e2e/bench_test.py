@@ -306,6 +306,18 @@ class BadInputTest(BenchTest):
         self.assertRegex(done.stdout, r"Successful requests: +5 ")
         self.assertTrue((self.folder / "r.html").exists() and (self.folder / "s.jsonl").exists())
 
+    def test_a_report_that_cannot_be_written_leaves_the_old_one(self):
+        with Mock() as mock:
+            self.serve(mock, "--num-prompts", 5, "--records", "r.jsonl")
+        (self.folder / "page.html").write_text("precious")
+        command = f"ulimit -f 8; trap '' XFSZ; '{BINARY}' bench report --in r.jsonl --shape html -o page.html"
+        done = subprocess.run(["bash", "-c", command], env=ENVIRONMENT, capture_output=True, text=True, cwd=self.folder,
+                              timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"^millrace bench report: cannot write to 'page.html': ")
+        self.assertEqual((self.folder / "page.html").read_text(), "precious")
+        self.assertEqual(len(list(self.folder.glob("page*"))), 1)
+
     def test_interrupted(self):
         with Mock("--ttft-ms", "20") as mock:
             run = subprocess.Popen([BINARY, "bench", "serve", "--base-url", mock.url, *SHORT, "--num-prompts", "9000",

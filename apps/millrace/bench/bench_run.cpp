@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/available.h"
+#include "base/file.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "bench/environment.h"
@@ -223,16 +224,9 @@ void BenchRun::print_line(const PointRecord& record) const {
 }
 
 Result<void> write_report(const std::string& path, const std::string& text) {
-  const bool is_stdout = path.empty() || path == "-";
-  std::FILE* file = is_stdout ? stdout : std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return invalid_argument(fmt::format("{} cannot be written", path), path);
-  bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (!is_stdout) is_written = std::fclose(file) == 0 && is_written;
-  if (!is_written) {
-    const std::string name = is_stdout ? "stdout" : path;
-    return Error{ErrorCode::kResourceExhausted, name + " could not be written", name};
-  }
-  return {};
+  if (!path.empty() && path != "-") return write_file(path, text);
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return {};
+  return Error{ErrorCode::kResourceExhausted, "stdout could not be written", "stdout"};
 }
 
 }  // namespace millrace::bench

@@ -75,7 +75,8 @@ class BenchRun {
   std::optional<Error> failure_;  // the first that was noted
 };
 
-// Writes text to a file, or to stdout where `path` is empty or "-".
+// Writes text to a file, which keeps what it had where that fails, or to stdout where `path` is
+// empty or "-".
 Result<void> write_report(const std::string& path, const std::string& text);
 
 }  // namespace millrace::bench

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
 #include "results/summarize.h"
 
 namespace millrace::bench {
@@ -25,8 +26,8 @@ std::string rate_text(double rate) {
   return std::isinf(rate) ? "inf" : fmt::format("{}", rate);
 }
 
-Result<void> write_line(const std::filesystem::path& path, const std::string& line, bool appends) {
-  std::ofstream file(path, appends ? std::ios::app : std::ios::trunc);
+Result<void> append_line(const std::filesystem::path& path, const std::string& line) {
+  std::ofstream file(path, std::ios::app);
   file << line << '\n';
   file.flush();
   if (!file) return invalid_argument(fmt::format("{} cannot be written", path.string()));
@@ -43,7 +44,8 @@ Result<void> save_vllm(
   const std::string name = flags.file_name.empty() ? vllm_file_name(record) : flags.file_name;
   const std::string text =
       vllm_json(row, flags.is_detailed ? &record : nullptr, flags.vllm_options(ranks));
-  return write_line(directory / name, text, flags.is_appended);
+  return flags.is_appended ? append_line(directory / name, text)
+                           : write_file(directory / name, text + "\n");
 }
 
 }  // namespace
@@ -149,7 +151,7 @@ void save_result(
   const std::string line = sglang_json(
       run.last_summary(Formulas::kSglang), flags.is_sglang_detailed ? &record : nullptr
   );
-  run.note(write_line(name, line, true));
+  run.note(append_line(name, line));
 }
 
 std::string vllm_file_name(const PointRecord& record) {
