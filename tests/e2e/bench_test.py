@@ -185,6 +185,15 @@ class CommandsTest(BenchTest):
         point = json.loads((self.folder / "r.jsonl").read_text().splitlines()[0])
         self.assertEqual(point["plan"]["num_prompts"], 10)
 
+    def test_every_prompt_of_each_group_is_measured(self):
+        groups = ("--dataset-name", "generated-shared-prefix", "--gsp-num-groups", 2, "--gsp-prompts-per-group", 3,
+                  "--gsp-system-prompt-len", 16, "--gsp-question-len", 8, "--gsp-output-len", 4, "--no-calibration")
+        with Mock() as mock:
+            self.bench("serve", "--base-url", mock.url, *groups, "--records", "r.jsonl")
+            self.refused("serve", "--base-url", mock.url, *groups, "--num-prompts", 7, code=2,
+                         says="--num-prompts is 7: the dataset has 6 (--gsp-num-groups times --gsp-prompts-per-group)")
+        self.assertEqual(len(self.records("r.jsonl")), 6)
+
     def test_calibrate(self):
         self.assertIn("| concurrency 2 |", self.bench("calibrate", "--max-concurrency", 2, "--seconds", 0.3).stdout)
 

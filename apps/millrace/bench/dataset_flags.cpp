@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/math.h"
 #include "bench/flag_values.h"
 #include "bench/flags.h"
 
@@ -160,6 +161,11 @@ void set_default_lengths(DatasetOptions& options, int64_t input_len, int64_t out
   if (!is_drawn) return;
   if (!options.input_len) options.input_len = input_len;
   if (!options.output_len) options.output_len = output_len;
+}
+
+std::optional<int64_t> num_grouped_prompts(const DatasetOptions& options) {
+  if (options.name != "generated-shared-prefix" && options.name != "gsp") return std::nullopt;
+  return checked_mul(options.gsp_num_groups, options.gsp_prompts_per_group);
 }
 
 }  // namespace millrace::bench

@@ -100,6 +100,8 @@ void add_seed_flags(CommandLine& line, BenchFlags& flags);
 void add_dataset_flags(CommandLine& line, BenchFlags& flags);
 // Lengths for datasets that are drawn, where the flags have none; files have their own.
 void set_default_lengths(DatasetOptions& options, int64_t input_len, int64_t output_len);
+// How many prompts generated-shared-prefix has; none: another dataset, or more than there may be.
+std::optional<int64_t> num_grouped_prompts(const DatasetOptions& options);
 void add_load_flags(CommandLine& line, LoadFlags& flags);   // rate, concurrency, ramps
 void add_limit_flags(CommandLine& line, LoadFlags& flags);  // number, time, warm-up, cleaning up
 void add_output_flags(CommandLine& line, OutputFlags& flags);

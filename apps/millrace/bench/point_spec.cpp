@@ -1,5 +1,7 @@
 #include "bench/point_spec.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -103,7 +105,19 @@ Result<std::unique_ptr<Dataset>> point_dataset(
   } else if (spec.num_prompts) {
     options.num_sessions = static_cast<size_t>(*spec.num_prompts);
   }
-  return make_dataset(options, std::move(codec));
+  Result<std::unique_ptr<Dataset>> dataset = make_dataset(options, std::move(codec));
+  if (!dataset) return dataset;
+  const std::optional<size_t> size = (*dataset)->size();
+  if (!size || std::cmp_greater_equal(*size, spec.num_prompts.value_or(0))) return dataset;
+  return invalid_argument(
+      fmt::format(
+          "--num-prompts is {}: the dataset has {}{}",
+          *spec.num_prompts,
+          *size,
+          num_grouped_prompts(options) ? " (--gsp-num-groups times --gsp-prompts-per-group)" : ""
+      ),
+      "--num-prompts"
+  );
 }
 
 CleanPointOptions clean_point_options(

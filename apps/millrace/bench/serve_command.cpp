@@ -32,10 +32,11 @@ struct ServeFlags {
 };
 
 constexpr const char* kFooter =
-    "Without --max-seconds a thousand requests are sent; without --request-rate all at once, or as "
-    "a closed\n"
-    "loop of --max-concurrency. Answers have their full length (--disable-ignore-eos lets them "
-    "end).\n"
+    "Without --max-seconds a thousand requests are sent, or all of a file or of "
+    "generated-shared-prefix; without\n"
+    "--request-rate all at once, or as a closed loop of --max-concurrency. Answers have their full "
+    "length\n"
+    "(--disable-ignore-eos lets them end).\n"
     "\n"
     "Examples:\n"
     "  millrace bench serve --port 8000 --input-len 512 --output-len 128 --request-rate 4 "
@@ -75,7 +76,7 @@ PointSpec spec_of(const ServeFlags& flags) {
   spec.max_seconds = flags.bench.load.max_seconds;
   spec.num_prompts = flags.bench.load.num_prompts;
   if (!spec.num_prompts && !spec.max_seconds && spec.dataset.path.empty()) {
-    spec.num_prompts = kNumPromptsDefault;
+    spec.num_prompts = num_grouped_prompts(spec.dataset).value_or(kNumPromptsDefault);
   }
   return spec;
 }
