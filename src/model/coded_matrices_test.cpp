@@ -1,6 +1,7 @@
 // Models of which other tools have stored most matrices in 4 bits, and some in more or in none.
 #include "model/coded_matrices.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,8 @@
 #include "kernels/quantized/linear_quantized_kernel.h"
 #include "model/memory_plan.h"
 #include "model/model_test_data.h"
+#include "model/shard.h"
+#include "model/weights.h"
 
 namespace millrace {
 namespace {
@@ -244,6 +247,112 @@ TEST(CodedMatrices, OfALayersExpertsAreOne) {
   ASSERT_TRUE(loaded) << loaded.error().message;
   EXPECT_EQ(loaded->layers[0].experts->gate_up.quantized()->format(), QuantizedFormat::kInt8);
   EXPECT_EQ(loaded->layers[0].experts->down.quantized()->format(), QuantizedFormat::kUint5By32);
+}
+
+// Codes of which a row has one scale or one base that is not finite.
+class BrokenCodes : public TinyWeights {
+ public:
+  struct Place {
+    std::string tensor;
+    int64_t row = 0;
+    bool is_base = false;  // else a scale
+    float value = NAN;
+  };
+
+  BrokenCodes(TinyWeights weights, Place place)
+      : TinyWeights(std::move(weights)), place_(std::move(place)) {}
+
+  void read_codes(
+      const TensorInfo& tensor, int64_t row_begin, int64_t num_rows, const StoredCodes& out
+  ) const override {
+    TinyWeights::read_codes(tensor, row_begin, num_rows, out);
+    const int64_t row = place_.row - row_begin;
+    if (tensor.name != place_.tensor || row < 0 || row >= num_rows) return;
+    const std::span<float> values = place_.is_base ? out.bases : out.scales;
+    const auto num_scales = static_cast<int64_t>(values.size()) / num_rows;
+    values[static_cast<size_t>((row + 1) * num_scales - 1)] = place_.value;
+  }
+
+ private:
+  Place place_;
+};
+
+// What loading says of it; none: it was loaded.
+std::optional<Error> load_error(const ModelConfig& config, const WeightSource& weights) {
+  ThreadPool threads(1);
+  const WeightFormat format = {DType::kFloat32, Quantization::stored()};
+  const Result<ModelWeights> loaded = load_weights(config, weights, format, threads);
+  return loaded ? std::nullopt : std::optional(loaded.error());
+}
+
+std::optional<Error> not_finite(const std::string& tensor, int64_t row) {
+  return invalid_argument(
+      fmt::format("tensor '{}' holds a value that is not finite, in row {}", tensor, row), tensor
+  );
+}
+
+// Codes became zeros, and the model answered nonsense without a word.
+TEST(CodedMatrices, WithScalesOrBasesThatAreNotFiniteAreRefused) {
+  const ModelConfig config = tiny_config(ModelFamily::kLlama);
+  for (const StorageType storage :
+       {StorageType::kQ4_0,
+        StorageType::kQ4_1,
+        StorageType::kQ5_0,
+        StorageType::kQ5_1,
+        StorageType::kQ8_0,
+        StorageType::kQ2_K,
+        StorageType::kQ3_K,
+        StorageType::kQ4_K,
+        StorageType::kQ5_K,
+        StorageType::kQ6_K,
+        StorageType::kIQ4_NL,
+        StorageType::kIQ4_XS}) {
+    const bool has_bases = code_format(*format_of_codes(code_form(storage)))->has_bases;
+    TinyWeights weights(config, 5);
+    for (TensorInfo& tensor : weights.mutable_tensors()) {
+      if (tensor.shape.size() == 2) tensor.storage = storage;
+    }
+    for (const std::string& name :
+         {std::string("model.embed_tokens.weight"),
+          kSecond + "self_attn.k_proj.weight",
+          kSecond + "mlp.up_proj.weight",
+          kSecond + "mlp.down_proj.weight",
+          std::string("lm_head.weight")}) {
+      for (const float value : {NAN, -INFINITY}) {
+        const BrokenCodes scale(weights, {name, 19, false, value});
+        EXPECT_EQ(load_error(config, scale), not_finite(name, 19)) << static_cast<int>(storage);
+        const BrokenCodes base(weights, {name, 19, true, value});
+        EXPECT_EQ(load_error(config, base), has_bases ? not_finite(name, 19) : std::nullopt)
+            << static_cast<int>(storage);
+      }
+    }
+  }
+}
+
+TEST(CodedMatrices, WithScalesThatAreNotFiniteAreRefusedInExperts) {
+  const ModelConfig config = tiny_mixture();
+  for (const char* const part : {"3.up_proj", "4.down_proj"}) {
+    const std::string name = kFirst + "mlp.experts." + part + ".weight";
+    const BrokenCodes broken(TinyWeights(config, 5), {.tensor = name, .row = 17});
+    EXPECT_EQ(load_error(config, broken), not_finite(name, 17));
+  }
+}
+
+// The last input of a row is the second process's.
+TEST(CodedMatrices, WithScalesThatAreNotFiniteAreRefusedByTheProcessThatHasThem) {
+  ModelConfig whole = tiny_config(ModelFamily::kQwen3);
+  whole.intermediate_size = 128;
+  const std::string name = kSecond + "mlp.down_proj.weight";
+  const BrokenCodes broken(TinyWeights(whole, 5), {.tensor = name, .row = 17});
+  for (const int32_t rank : {0, 1}) {
+    const ModelShard shard = {.rank = rank, .world_size = 2};
+    const auto weights = ShardedWeights::make(whole, shard, broken);
+    ASSERT_TRUE(weights) << weights.error().message;
+    EXPECT_EQ(
+        load_error(*shard_config(whole, shard), **weights),
+        rank == 1 ? not_finite(name, 17) : std::nullopt
+    );
+  }
 }
 
 TEST(CodedMatrices, AreRefusedWhereMostWeightsAreStoredOtherwise) {

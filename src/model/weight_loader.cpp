@@ -29,6 +29,24 @@ bool are_finite(std::span<const float> values) {
   return (carried >> 31) == 0;
 }
 
+// Of `values`, rows of `width`, the first that holds one that is not finite; none: all are.
+std::optional<size_t> find_not_finite_row(std::span<const float> values, size_t width) {
+  for (size_t begin = 0; begin < values.size(); begin += width) {
+    if (!are_finite(values.subspan(begin, width))) return begin / width;
+  }
+  return std::nullopt;
+}
+
+// The same of scales, rows of `width`, and of bases where the format has any.
+std::optional<size_t> find_not_finite_row(const CodedRows& rows, size_t width, bool has_bases) {
+  for (size_t begin = 0; begin < rows.scales.size(); begin += width) {
+    const bool are_good = are_finite(rows.scales.subspan(begin, width)) &&
+                          (!has_bases || are_finite(rows.bases.subspan(begin, width)));
+    if (!are_good) return begin / width;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string ExpertNames::tensor(size_t expert, const std::string& name) const {
@@ -174,51 +192,57 @@ Result<void> WeightLoader::fill(
     tensors.push_back(&find(name));
     num_rows += num_rows_of(*tensors.back());
   }
-  const QuantizedMatrix* const matrix = packed.quantized();
-  const bool has_codes = matrix != nullptr && are_codes(matrix->format());
-  const size_t num_inputs = has_codes ? code_format(matrix->format())->num_inputs : 0;
-  // Rounding makes numbers of what is none; what is kept as it is fails where it is used.
-  const bool rounds = matrix != nullptr && !has_codes;
-  std::atomic<size_t> first_bad_panel = SIZE_MAX;  // the same with any number of threads
+  std::atomic<size_t> first_bad_row = SIZE_MAX;  // the same with any number of threads
   pool_.parallel_for(div_ceil(num_rows, kPanelRows), [&](size_t begin, size_t end) {
     PanelRows rows = {.num_columns = packed.num_columns()};
     for (size_t panel = begin; panel < end; ++panel) {
       const size_t place = places.first + panel * places.step;
-      const size_t first_row = panel * kPanelRows;
-      if (num_inputs > 0) {
-        const CodedRows codes = read_stacked_codes(tensors, first_row, num_inputs, rows);
-        packed.quantized()->pack_codes(place, codes);
-        continue;
+      const StackedRows from = {.tensors = tensors, .row = panel * kPanelRows};
+      const std::optional<size_t> bad_row = fill_panel(packed, place, from, feedback, rows);
+      if (!bad_row) continue;
+      size_t least = first_bad_row;
+      while (*bad_row < least && !first_bad_row.compare_exchange_weak(least, *bad_row)) {
       }
-      const std::span<const float> values = read_stacked_rows(tensors, first_row, rows);
-      if (rounds && !are_finite(values)) {
-        size_t least = first_bad_panel;
-        while (panel < least && !first_bad_panel.compare_exchange_weak(least, panel)) {
-        }
-        break;
-      }
-      if (feedback) {
-        packed.pack_panel(place, values, *feedback);
-      } else {
-        packed.pack_panel(place, values);
-      }
+      break;
     }
   });
-  if (first_bad_panel != SIZE_MAX) {
-    PanelRows rows = {.num_columns = packed.num_columns()};
-    return not_finite_error(tensors, first_bad_panel * kPanelRows, rows);
-  }
+  if (first_bad_row != SIZE_MAX) return not_finite_error(tensors, first_bad_row);
   for (size_t i = 0; i < names.size(); ++i) count_tensor();
   return {};
 }
 
-Error WeightLoader::not_finite_error(
-    std::span<const TensorInfo* const> tensors, size_t row, PanelRows& to
+std::optional<size_t> WeightLoader::fill_panel(
+    WeightMatrix& packed,
+    size_t place,
+    const StackedRows& from,
+    const std::optional<ErrorFeedback>& feedback,
+    PanelRows& rows
 ) const {
-  const std::span<const float> values = read_stacked_rows(tensors, row, to);
-  const auto found = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
-  CHECK(found != values.end(), "one of the rows has such a value");
-  row += static_cast<size_t>(found - values.begin()) / to.num_columns;
+  QuantizedMatrix* const matrix = packed.quantized();
+  if (matrix != nullptr && are_codes(matrix->format())) {
+    const CodeFormat format = *code_format(matrix->format());
+    const CodedRows codes = read_stacked_codes(from, format.num_inputs, rows);
+    const size_t num_scales = div_ceil(rows.num_columns, format.num_inputs);
+    const auto bad_row = find_not_finite_row(codes, num_scales, format.has_bases);
+    if (bad_row) return from.row + *bad_row;
+    matrix->pack_codes(place, codes);
+    return std::nullopt;
+  }
+  const std::span<const float> values = read_stacked_rows(from, rows);
+  // Rounding makes numbers of what is none; what is kept as it is fails where it is used.
+  if (matrix != nullptr) {
+    const std::optional<size_t> bad_row = find_not_finite_row(values, rows.num_columns);
+    if (bad_row) return from.row + *bad_row;
+  }
+  if (feedback) {
+    packed.pack_panel(place, values, *feedback);
+  } else {
+    packed.pack_panel(place, values);
+  }
+  return std::nullopt;
+}
+
+Error WeightLoader::not_finite_error(std::span<const TensorInfo* const> tensors, size_t row) {
   size_t index = 0;
   while (row >= num_rows_of(*tensors[index])) row -= num_rows_of(*tensors[index++]);
   const std::string& name = tensors[index]->name;
@@ -249,11 +273,10 @@ Result<WeightMatrix> WeightLoader::whole(
 }
 
 template <class Read>
-size_t WeightLoader::for_stacked_rows(
-    std::span<const TensorInfo* const> tensors, size_t row, const Read& read
-) {
+size_t WeightLoader::for_stacked_rows(const StackedRows& from, const Read& read) {
+  size_t row = from.row;
   size_t count = 0;
-  for (const TensorInfo* tensor : tensors) {
+  for (const TensorInfo* tensor : from.tensors) {
     const size_t num_rows = num_rows_of(*tensor);
     if (row >= num_rows) {
       row -= num_rows;
@@ -268,9 +291,8 @@ size_t WeightLoader::for_stacked_rows(
   return count;
 }
 
-std::span<const float> WeightLoader::read_stacked_rows(
-    std::span<const TensorInfo* const> tensors, size_t row, PanelRows& to
-) const {
+std::span<const float> WeightLoader::read_stacked_rows(const StackedRows& from, PanelRows& to)
+    const {
   const size_t width = to.num_columns;
   to.values.resize(kPanelRows * width);
   const std::span<float> values = to.values;
@@ -282,11 +304,11 @@ std::span<const float> WeightLoader::read_stacked_rows(
         values.subspan(place * width, taken * width)
     );
   };
-  return values.first(for_stacked_rows(tensors, row, read) * width);
+  return values.first(for_stacked_rows(from, read) * width);
 }
 
 CodedRows WeightLoader::read_stacked_codes(
-    std::span<const TensorInfo* const> tensors, size_t row, size_t num_inputs, PanelRows& to
+    const StackedRows& from, size_t num_inputs, PanelRows& to
 ) const {
   const size_t width = to.num_columns;
   const size_t num_scales = div_ceil(width, num_inputs);
@@ -302,7 +324,7 @@ CodedRows WeightLoader::read_stacked_codes(
     };
     source_.read_codes(tensor, static_cast<int64_t>(first), static_cast<int64_t>(taken), part);
   };
-  const size_t count = for_stacked_rows(tensors, row, read);
+  const size_t count = for_stacked_rows(from, read);
   return {
       .codes = std::span(to.codes).first(count * width),
       .scales = std::span(to.scales).first(count * num_scales),

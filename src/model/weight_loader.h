@@ -100,16 +100,11 @@ class WeightLoader {
       const std::optional<ErrorFeedback>& feedback
   );
 
-  // kInvalidArgument where a value that is to be rounded is not finite: it names the tensor.
-  Result<void> fill(
-      WeightMatrix& packed,
-      const std::vector<std::string>& names,
-      PanelPlaces places,
-      const std::optional<ErrorFeedback>& feedback
-  );
-
-  // The matrix, if it took all weights of the tensors.
-  static Result<WeightMatrix> whole(WeightMatrix matrix, const std::vector<std::string>& names);
+  // Up to 16 rows from `row` on of tensors one below the other.
+  struct StackedRows {
+    std::span<const TensorInfo* const> tensors;
+    size_t row;
+  };
 
   // What a panel is read into: [16, num_columns], and [16, scales of a row].
   struct PanelRows {
@@ -120,25 +115,38 @@ class WeightLoader {
     std::vector<float> bases = {};
   };
 
-  // Up to 16 rows from `row` on of the tensors one below the other; returns how many there were.
-  // read(tensor, row, count, place): `count` of them, of which the first is the panel's `place`-th.
-  template <class Read>
-  static size_t for_stacked_rows(
-      std::span<const TensorInfo* const> tensors, size_t row, const Read& read
+  // kInvalidArgument where a value that is to be rounded, or a scale or base of codes, is not
+  // finite: it names the tensor.
+  Result<void> fill(
+      WeightMatrix& packed,
+      const std::vector<std::string>& names,
+      PanelPlaces places,
+      const std::optional<ErrorFeedback>& feedback
   );
 
-  std::span<const float> read_stacked_rows(
-      std::span<const TensorInfo* const> tensors, size_t row, PanelRows& to
+  // Reads and packs what becomes panel `place`. Of what fill() refuses the first row, counted from
+  // the first tensor's; none: it is packed.
+  std::optional<size_t> fill_panel(
+      WeightMatrix& packed,
+      size_t place,
+      const StackedRows& from,
+      const std::optional<ErrorFeedback>& feedback,
+      PanelRows& rows
   ) const;
 
-  CodedRows read_stacked_codes(
-      std::span<const TensorInfo* const> tensors, size_t row, size_t num_inputs, PanelRows& to
-  ) const;
+  static Error not_finite_error(std::span<const TensorInfo* const> tensors, size_t row);
 
-  // Of the first value that is not finite among 16 rows from `row` on, as read_stacked_rows() has
-  // them.
-  Error not_finite_error(std::span<const TensorInfo* const> tensors, size_t row, PanelRows& to)
-      const;
+  // The matrix, if it took all weights of the tensors.
+  static Result<WeightMatrix> whole(WeightMatrix matrix, const std::vector<std::string>& names);
+
+  // Returns how many rows there were.
+  // read(tensor, row, count, place): `count` of them, of which the first is the panel's `place`-th.
+  template <class Read>
+  static size_t for_stacked_rows(const StackedRows& from, const Read& read);
+
+  std::span<const float> read_stacked_rows(const StackedRows& from, PanelRows& to) const;
+
+  CodedRows read_stacked_codes(const StackedRows& from, size_t num_inputs, PanelRows& to) const;
 
   const TensorInfo& find(const std::string& name) const;
   static size_t num_rows_of(const TensorInfo& tensor);

@@ -140,14 +140,11 @@ class PanelReader {
   }
 };
 
-// The power of two by which scales and bases of a row become float16 of 2^14 to 2^15 at most; what
-// is not finite does not count.
+// The power of two by which scales and bases of a row become float16 of 2^14 to 2^15 at most.
 float row_scale_of(std::span<const float> scales, std::span<const float> bases) {
   float peak = 0.0F;
   for (const std::span<const float> values : {scales, bases}) {
-    for (const float value : values) {
-      if (std::isfinite(value)) peak = std::max(peak, std::fabs(value));
-    }
+    for (const float value : values) peak = std::max(peak, std::fabs(value));
   }
   int exponent = 0;
   std::frexp(peak, &exponent);
@@ -244,8 +241,7 @@ void QuantizedMatrix::pack_codes(size_t index, const CodedRows& rows) {
         sizeof row_scale
     );
     const auto put_half = [&](size_t offset, size_t place, float value) {
-      const float scaled = value / row_scale;
-      const Float16 half = to_float16(std::isfinite(scaled) ? scaled : 0.0F);
+      const Float16 half = to_float16(value / row_scale);
       std::memcpy(bytes + offset + place * sizeof half, &half, sizeof half);
     };
     for (size_t i = 0; i < num_scales; ++i) {

@@ -110,8 +110,8 @@ class QuantizedMatrix {
   std::span<const std::byte> panel(size_t index) const;
   std::span<std::byte> panel(size_t index);
 
-  // Puts rows [index * 16, + n) in their place; scales and bases that are not finite become 0.
-  // REQUIRES: a format of codes.
+  // Puts rows [index * 16, + n) in their place. REQUIRES: a format of codes; scales, and bases that
+  // the format has, are finite.
   void pack_codes(size_t index, const CodedRows& rows);
 
   // Rotates and rounds rows [index * 16, + n) and puts them in their place. `rows`: [n,
