@@ -48,7 +48,7 @@ struct EngineConfig {
 
   std::optional<NgramSpeculation> speculation = {};  // none: no token is guessed
 
-  std::vector<TokenId> eos_token_ids;  // of config.json and generation_config.json
+  std::vector<TokenId> eos_token_ids;  // the model's; each ends a sequence unless ignore_eos
   uint64_t seed = 0;                   // requests without a seed get one that follows from this
 
   // Called on the engine thread after the events of each step; as short as a sink. May be empty.

@@ -36,15 +36,6 @@ Result<Checkpoint> open(const LocalModelOptions& options) {
   );
 }
 
-// The model's own end-of-sequence ids, each once.
-std::vector<TokenId> end_tokens(const ModelConfig& config, const GenerationDefaults& defaults) {
-  std::vector<TokenId> ids = config.eos_token_ids;
-  ids.insert(ids.end(), defaults.eos_token_ids.begin(), defaults.eos_token_ids.end());
-  std::ranges::sort(ids);
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
-}
-
 Result<std::unique_ptr<WeightSource>> weights_of(
     Checkpoint& checkpoint, const ModelConfig& config, const LocalModelOptions& options
 ) {
@@ -336,6 +327,19 @@ Result<int32_t> max_model_len_of(const ModelConfig& config, std::optional<int64_
   );
 }
 
+std::vector<TokenId> end_tokens(
+    const ModelConfig& config,
+    const GenerationDefaults& defaults,
+    std::optional<TokenId> of_tokenizer
+) {
+  std::vector<TokenId> ids = config.eos_token_ids;
+  ids.insert(ids.end(), defaults.eos_token_ids.begin(), defaults.eos_token_ids.end());
+  if (of_tokenizer && *of_tokenizer < config.vocab_size) ids.push_back(*of_tokenizer);
+  std::ranges::sort(ids);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
 Result<std::optional<Quantization>> quantization_of(
     const ModelConfig& config, std::optional<Quantization> asked
 ) {
@@ -365,7 +369,7 @@ Result<LocalModel> load_local_model(LocalModelOptions options) {
   if (!text) return text.error();
 
   set_step(*device, *checkpoint, config, options);
-  options.engine.eos_token_ids = end_tokens(config, *defaults);
+  options.engine.eos_token_ids = end_tokens(config, *defaults, text->eos_token_id);
   options.engine.max_logit_rows =
       std::max(options.engine.max_logit_rows, options.engine.max_num_seqs);
   auto threads = std::make_unique<ThreadPool>(options.num_threads);

@@ -74,6 +74,14 @@ struct LocalModel {
 // types of GGUF files, float32 where it does not say (as Hugging Face does).
 DType automatic_dtype(const ModelConfig& config, const Checkpoint& checkpoint);
 
+// What ends a sequence, each id once: the tokens that config.json and generation_config.json name,
+// and the tokenizer's own, if the model has it.
+std::vector<TokenId> end_tokens(
+    const ModelConfig& config,
+    const GenerationDefaults& defaults,
+    std::optional<TokenId> of_tokenizer
+);
+
 // How the model runs: as asked, else as its matrices are stored. kInvalidArgument: they are stored
 // otherwise than asked.
 Result<std::optional<Quantization>> quantization_of(

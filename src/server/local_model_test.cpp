@@ -78,6 +78,19 @@ TEST(LocalModel, RefusesAKvCacheThatDoesNotFitBesideTheWeights) {
   );
 }
 
+// A chat model whose turns end at the tokenizer's token alone ran on past it.
+TEST(LocalModel, EndsAtTheTokensOfAllItsFiles) {
+  ModelConfig config;
+  config.vocab_size = 10;
+  config.eos_token_ids = {7, 2};
+  GenerationDefaults defaults;
+  defaults.eos_token_ids = {2, 3};
+  EXPECT_EQ(end_tokens(config, defaults, std::nullopt), (std::vector<TokenId>{2, 3, 7}));
+  EXPECT_EQ(end_tokens(config, defaults, 9), (std::vector<TokenId>{2, 3, 7, 9}));
+  EXPECT_EQ(end_tokens(config, defaults, 3), (std::vector<TokenId>{2, 3, 7}));
+  EXPECT_EQ(end_tokens(config, defaults, 10), (std::vector<TokenId>{2, 3, 7})) << "no such row";
+}
+
 // Of all matrices, or of all but some.
 TEST(LocalModel, KeepsWhatIsStoredInFourBits) {
   const ModelConfig config = tiny_config(ModelFamily::kQwen2);

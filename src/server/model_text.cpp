@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "checkpoint/checkpoint.h"
 
 namespace millrace {
@@ -58,60 +57,51 @@ SpecialTokens special_tokens_of(const GgufVocabulary& vocabulary) {
   };
 }
 
-// The special tokens of a folder's tokenizer_config.json; none without the file.
-Result<SpecialTokens> special_tokens_of(const std::string& folder) {
-  const fs::path path = fs::path(folder) / "tokenizer_config.json";
-  if (!fs::exists(path)) return SpecialTokens();
-  const Result<json::value> config = read_json_file(path.string());
-  if (!config) return config.error();
-  if (config->is_object()) return parse_special_tokens(config->get_object());
-  return invalid_argument(
-      fmt::format("'{}' must hold a JSON object", path.string()), path.string()
-  );
-}
-
-Result<std::optional<ChatTemplate>> parse_template(
-    const std::string& source, const Result<SpecialTokens>& tokens
-) {
-  if (!tokens) return tokens.error();
-  Result<ChatTemplate> parsed = ChatTemplate::parse(source, *tokens);
-  if (!parsed) return parsed.error();
-  return std::optional(*std::move(parsed));
-}
-
-// `vocabulary` and `source`: of a GGUF file, which carries both in its metadata.
+// `tokens`: those that the template can name. `source`: of a GGUF file's metadata, if it has one.
 Result<std::optional<ChatTemplate>> load_template(
     const ModelTextOptions& options,
-    const std::optional<GgufVocabulary>& vocabulary,
-    const std::optional<std::string>& source
+    bool is_gguf,
+    const std::optional<std::string>& source,
+    const SpecialTokens& tokens
 ) {
-  const std::string folder = options.tokenizer.value_or(options.model);
-  const auto tokens = [&]() -> Result<SpecialTokens> {
-    return vocabulary ? special_tokens_of(*vocabulary) : special_tokens_of(folder);
+  const auto parse = [&](const std::string& text) -> Result<std::optional<ChatTemplate>> {
+    Result<ChatTemplate> parsed = ChatTemplate::parse(text, tokens);
+    if (!parsed) return parsed.error();
+    return std::optional(*std::move(parsed));
   };
   if (options.chat_template_file) {
     const Result<std::string> text = read_file(*options.chat_template_file);
     if (!text) return text.error();
-    return parse_template(*text, tokens());
+    return parse(*text);
   }
-  if (vocabulary && source) return parse_template(*source, tokens());
-  if (vocabulary || !fs::is_directory(folder)) return std::optional<ChatTemplate>();
+  if (is_gguf && source) return parse(*source);
+  const std::string folder = options.tokenizer.value_or(options.model);
+  if (is_gguf || !fs::is_directory(folder)) return std::optional<ChatTemplate>();
   return load_chat_template(folder);
 }
 
+// `vocabulary` and `template_source`: of a GGUF file, which carries both in its metadata.
 Result<ModelText> load_parts(
     const ModelTextOptions& options,
     const std::optional<GgufVocabulary>& vocabulary,
     const std::optional<std::string>& template_source,
     std::optional<int64_t> dummy_vocab_size
 ) {
-  Result<Tokenizer> tokenizer =
-      load_tokenizer(options.tokenizer.value_or(options.model), vocabulary, dummy_vocab_size);
+  const std::string place = options.tokenizer.value_or(options.model);
+  Result<Tokenizer> tokenizer = load_tokenizer(place, vocabulary, dummy_vocab_size);
   if (!tokenizer) return tokenizer.error();
+  const Result<SpecialTokens> tokens =
+      vocabulary ? special_tokens_of(*vocabulary) : load_special_tokens(place);
+  if (!tokens) return tokens.error();
   Result<std::optional<ChatTemplate>> chat_template =
-      load_template(options, vocabulary, template_source);
+      load_template(options, vocabulary.has_value(), template_source, *tokens);
   if (!chat_template) return chat_template.error();
-  return ModelText{.tokenizer = *std::move(tokenizer), .chat_template = *std::move(chat_template)};
+  const std::optional<TokenId> eos = tokens->eos ? tokenizer->token_id(*tokens->eos) : std::nullopt;
+  return ModelText{
+      .tokenizer = *std::move(tokenizer),
+      .chat_template = *std::move(chat_template),
+      .eos_token_id = eos,
+  };
 }
 
 // Whether the text side lies in files of its own, so that no checkpoint need be opened for it.

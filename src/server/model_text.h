@@ -15,6 +15,7 @@ namespace millrace {
 struct ModelText {
   Tokenizer tokenizer;
   std::optional<ChatTemplate> chat_template;  // none: the model takes plain text only
+  std::optional<TokenId> eos_token_id;        // of the tokenizer's eos_token; none: it is no token
 };
 
 struct ModelTextOptions {

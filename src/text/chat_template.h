@@ -94,7 +94,8 @@ Result<std::optional<ChatTemplate>> load_chat_template(
     const jinja::Limits& limits = {}
 );
 
-// The special tokens of a tokenizer_config.json, each a string or {"content": ...}.
-Result<SpecialTokens> parse_special_tokens(const json::object& tokenizer_config);
+// The special tokens of a model's folder: those of tokenizer_config.json, each a string or
+// {"content": ...}; none without the file.
+Result<SpecialTokens> load_special_tokens(const std::string& model_dir);
 
 }  // namespace millrace

@@ -19,7 +19,9 @@ bool exists(const std::string& path) {
   return std::filesystem::is_regular_file(path, ec);
 }
 
-Result<json::object> read_object(const std::string& path) {
+// Empty without the file.
+Result<json::object> read_object_if_any(const std::string& path) {
+  if (!exists(path)) return json::object();
   Result<std::string> text = read_file(path, kConfigBytesMax);
   if (!text) return text.error();
   Result<json::value> value = parse_json(*text);
@@ -81,9 +83,7 @@ Result<std::optional<std::string>> token(const json::object& config, const char*
   return invalid_argument("expected a string or an object with a string \"content\"", name);
 }
 
-}  // namespace
-
-Result<SpecialTokens> parse_special_tokens(const json::object& config) {
+Result<SpecialTokens> special_tokens_of(const json::object& config) {
   SpecialTokens tokens;
   const std::pair<const char*, std::optional<std::string>*> places[] = {
       {"bos_token", &tokens.bos},
@@ -99,27 +99,27 @@ Result<SpecialTokens> parse_special_tokens(const json::object& config) {
   return tokens;
 }
 
+}  // namespace
+
+Result<SpecialTokens> load_special_tokens(const std::string& model_dir) {
+  const Result<json::object> config = read_object_if_any(model_dir + "/tokenizer_config.json");
+  return config ? special_tokens_of(*config) : config.error();
+}
+
 Result<std::optional<ChatTemplate>> load_chat_template(
     const std::string& model_dir,
     const std::optional<std::string>& name,
     const jinja::Limits& limits
 ) {
-  const std::string config_path = model_dir + "/tokenizer_config.json";
-  json::object config;
-  if (exists(config_path)) {
-    Result<json::object> read = read_object(config_path);
-    if (!read) return read.error();
-    config = std::move(*read);
-  }
-  Result<SpecialTokens> tokens = parse_special_tokens(config);
+  Result<SpecialTokens> tokens = load_special_tokens(model_dir);
   if (!tokens) return tokens.error();
   Result<Sources> sources = read_jinja_files(model_dir, limits);
-  if (sources && sources->empty()) sources = templates_of(config, config_path);
-  const std::string processor_path = model_dir + "/chat_template.json";
-  if (sources && sources->empty() && exists(processor_path)) {
-    Result<json::object> processor = read_object(processor_path);
-    if (!processor) return processor.error();
-    sources = templates_of(*processor, processor_path);
+  for (const char* const file : {"/tokenizer_config.json", "/chat_template.json"}) {
+    if (!sources || !sources->empty()) break;
+    const std::string path = model_dir + file;
+    const Result<json::object> config = read_object_if_any(path);
+    if (!config) return config.error();
+    sources = templates_of(*config, path);
   }
   if (!sources) return sources.error();
   if (sources->empty()) return std::optional<ChatTemplate>();
