@@ -221,19 +221,56 @@ void write_head_dim(ConfigWriter& config) {
   if (hidden && heads && *heads > 0) config.set("head_dim", *hidden / *heads);
 }
 
+// Which control tokens end a text or a turn in the templates of these models. A file names one or
+// two of them by keys, and readers have come to know the others by their texts.
+constexpr std::array<std::string_view, 9> kEndTexts = {
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "</s>",
+    "<\uFF5Cend\u2581of\u2581sentence\uFF5C>",  // DeepSeek's
+};
+
+// The ids of control tokens with those texts.
+Result<std::vector<int64_t>> find_end_texts(const GgufFile& file) {
+  constexpr int32_t kControl = 3;  // tokenizer.ggml.token_type
+  const auto texts = file.strings("tokenizer.ggml.tokens");
+  if (!texts) return texts.error();
+  const auto types = file.integers("tokenizer.ggml.token_type");
+  if (!types) return types.error();
+  std::vector<int64_t> ids;
+  if (!*texts || !*types) return ids;
+  for (size_t id = 0; id < std::min((*texts)->size(), (*types)->size()); ++id) {
+    const bool is_control = (**types)[id] == kControl;
+    if (is_control && std::ranges::find(kEndTexts, (**texts)[id]) != kEndTexts.end()) {
+      ids.push_back(static_cast<int64_t>(id));
+    }
+  }
+  return ids;
+}
+
 Result<void> write_tokens(const GgufFile& file, ConfigWriter& config) {
   config.set("bos_token_id", nullptr);
   config.token("tokenizer.ggml.bos_token_id", "bos_token_id");
-  json::array eos;
+  std::vector<int64_t> ends;
   for (const std::string_view key :
-       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
+       {"tokenizer.ggml.eos_token_id",
+        "tokenizer.ggml.eot_token_id",
+        "tokenizer.ggml.eom_token_id"}) {
     const Result<std::optional<int64_t>> id = file.integer(key);
     if (!id) return id.error();
-    if (!*id) continue;
-    const bool known = std::any_of(eos.begin(), eos.end(), [&](const json::value& other) {
-      return other.get_int64() == **id;
-    });
-    if (!known) eos.push_back(**id);
+    if (*id) ends.push_back(**id);
+  }
+  const Result<std::vector<int64_t>> by_text = find_end_texts(file);
+  if (!by_text) return by_text.error();
+  ends.insert(ends.end(), by_text->begin(), by_text->end());
+  json::array eos;
+  for (const int64_t id : ends) {
+    if (std::ranges::find(eos, json::value(id)) == eos.end()) eos.push_back(id);
   }
   config.set("eos_token_id", eos);
   return {};

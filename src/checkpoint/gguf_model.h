@@ -19,7 +19,9 @@ namespace millrace {
 // The object that config.json would hold. Architectures: llama, qwen2, qwen3, qwen2moe, qwen3moe;
 // others, and metadata that would change the result and has no counterpart, are refused by name.
 // The rotary factors that files of Llama 3.1 and later carry as a tensor become `rope_scaling`, if
-// they are those of its formula. Sizes are passed on as they stand: parse_model_config judges them.
+// they are those of its formula. `eos_token_id` has the ends of a text, of a turn and of a message
+// that keys name, and control tokens whose text is known to be one. Sizes are passed on as they
+// stand: parse_model_config judges them.
 Result<json::object> gguf_config(const GgufFile& file);
 
 // none when the file has no `tokenizer.ggml.tokens`. Ids are checked to be within the vocabulary,

@@ -72,6 +72,32 @@ TEST(GgufConfig, SpeaksTheWordsOfConfigJson) {
   EXPECT_FALSE(config->contains("rope_scaling"));
 }
 
+// A chat file that names <|endoftext|> as its end, or none at all, ran on past the end of a turn.
+TEST(GgufConfig, EndsAtKeysAndAtControlTokensOfKnownTexts) {
+  constexpr uint32_t kInt32 = 5;
+  const auto ends_of = [](const GgufWriter& writer) {
+    const Result<json::object> config = config_of(writer);
+    return config ? config->at("eos_token_id") : json::value(config.error().message);
+  };
+  const auto chat = [] {
+    return small_model("qwen2")
+        .strings("tokenizer.ggml.tokens", {"<|end|>", "a", "<|endoftext|>", "<s>", "<|im_end|>"})
+        .numbers<int32_t>("tokenizer.ggml.token_type", kInt32, {4, 1, 3, 3, 3});
+  };
+  EXPECT_EQ(ends_of(chat()), json::array({2, 4}));
+  EXPECT_EQ(ends_of(chat().uint32("tokenizer.ggml.eos_token_id", 4)), json::array({4, 2}));
+  EXPECT_EQ(
+      ends_of(chat()
+                  .uint32("tokenizer.ggml.eos_token_id", 2)
+                  .uint32("tokenizer.ggml.eot_token_id", 4)
+                  .uint32("tokenizer.ggml.eom_token_id", 3)),
+      json::array({2, 4, 3})
+  );
+  EXPECT_EQ(
+      ends_of(small_model("qwen2").strings("tokenizer.ggml.tokens", {"<|im_end|>"})), json::array()
+  );
+}
+
 TEST(GgufConfig, TakesBiasesAndAnOwnHeadFromTheTensors) {
   const Result<json::object> config =
       config_of(small_model("qwen2").f32("output.weight", {8, 5}).f32("blk.0.attn_q.bias", {8}));
