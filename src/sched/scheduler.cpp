@@ -214,12 +214,11 @@ void Scheduler::admit(Sequence& sequence, const PrefixMatch& match, Step& step, 
 int32_t Scheduler::num_granted_tokens(const Sequence& sequence, Budget budget) const {
   const int32_t num_tokens_without_logits =
       std::max(0, sequence.first_position_with_logits() - sequence.num_computed_tokens());
-  return std::min(
-      {sequence.num_wanted_tokens(),
-       config_.long_prefill_token_threshold,
-       budget.num_tokens,
-       num_tokens_without_logits + budget.num_logit_rows}
+  const int64_t num_tokens_with_rows = int64_t{num_tokens_without_logits} + budget.num_logit_rows;
+  const int32_t num_tokens_max = std::min(
+      {sequence.num_wanted_tokens(), config_.long_prefill_token_threshold, budget.num_tokens}
   );
+  return static_cast<int32_t>(std::min<int64_t>(num_tokens_max, num_tokens_with_rows));
 }
 
 // Gives a running sequence the blocks for its next tokens, at the cost of those behind it.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "sched/scheduler_driver.h"
 
 namespace millrace {
@@ -40,6 +42,15 @@ TEST(Scheduler, ComputesAPromptInChunksAndThenOneTokenAStep) {
   EXPECT_TRUE(driver.scheduler().is_idle());
   EXPECT_EQ(driver.scheduler().stats().num_tokens_computed, 42);
   EXPECT_EQ(driver.scheduler().stats().num_blocks_free, 64);
+}
+
+// The sum of a prompt's tokens and of all rows of logits had no place in 32 bits.
+TEST(Scheduler, MayHaveAsManyRowsOfLogitsAsThereAreNumbers) {
+  SchedulerConfig config = roomy();
+  config.max_logit_rows = std::numeric_limits<int32_t>::max();
+  SchedulerDriver driver(config);
+  driver.add(40, 1);
+  EXPECT_THAT(driver.step(), ElementsAre(Line{0, 0, 0, 16}));
 }
 
 TEST(Scheduler, MixesOutputsAndPromptsInOneStep) {
