@@ -50,6 +50,7 @@ constexpr std::array kFilesKept = {
     "tokenizer.model",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "added_tokens.json",
     "vocab.json",
     "merges.txt",
     "chat_template.jinja",

@@ -36,7 +36,10 @@ Result<Tokenizer> load_tokenizer(
   if (vocabulary) return Tokenizer::from_gguf_vocabulary(*vocabulary);
   if (fs::is_regular_file(path)) return Tokenizer::from_file(path);
   const fs::path file = fs::path(path) / "tokenizer.json";
-  if (fs::exists(file)) return Tokenizer::from_file(file.string());
+  if (fs::exists(file)) {
+    const Result<std::vector<ListedToken>> listed = load_listed_tokens(path);
+    return listed ? Tokenizer::from_file(file.string(), *listed) : listed.error();
+  }
   if (dummy_vocab_size) return placeholder_tokenizer(*dummy_vocab_size);
   return not_found(
       fmt::format("'{}' has no tokenizer.json; name another place with --tokenizer", path), path

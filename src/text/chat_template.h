@@ -17,16 +17,9 @@
 #include "text/byte_range.h"
 #include "text/jinja/limits.h"
 #include "text/jinja/template.h"
+#include "text/special_tokens.h"
 
 namespace millrace {
-
-// The special tokens that a template can name; none: the variable is undefined.
-struct SpecialTokens {
-  std::optional<std::string> bos;
-  std::optional<std::string> eos;
-  std::optional<std::string> unk;
-  std::optional<std::string> pad;
-};
 
 struct ChatInput {
   json::array messages;              // objects, each with a string "role"; at least one
@@ -93,9 +86,5 @@ Result<std::optional<ChatTemplate>> load_chat_template(
     const std::optional<std::string>& name = std::nullopt,
     const jinja::Limits& limits = {}
 );
-
-// The special tokens of a model's folder: those of tokenizer_config.json, each a string or
-// {"content": ...}; none without the file.
-Result<SpecialTokens> load_special_tokens(const std::string& model_dir);
 
 }  // namespace millrace

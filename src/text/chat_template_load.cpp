@@ -11,23 +11,11 @@ namespace {
 
 using Sources = std::map<std::string, std::string>;
 
-constexpr size_t kConfigBytesMax = size_t{64} << 20;
 constexpr size_t kNumTemplatesMax = 64;
 
 bool exists(const std::string& path) {
   std::error_code ec;
   return std::filesystem::is_regular_file(path, ec);
-}
-
-// Empty without the file.
-Result<json::object> read_object_if_any(const std::string& path) {
-  if (!exists(path)) return json::object();
-  Result<std::string> text = read_file(path, kConfigBytesMax);
-  if (!text) return text.error();
-  Result<json::value> value = parse_json(*text);
-  if (!value) return invalid_argument(path + ": " + value.error().message, path);
-  if (!value->is_object()) return invalid_argument(path + ": expected a JSON object", path);
-  return std::move(value->get_object());
 }
 
 Result<Sources> read_jinja_files(const std::string& model_dir, const jinja::Limits& limits) {
@@ -75,36 +63,7 @@ Result<Sources> templates_of(const json::object& config, const std::string& path
   return sources;
 }
 
-Result<std::optional<std::string>> token(const json::object& config, const char* name) {
-  const json::value* value = config.if_contains(name);
-  if (value != nullptr && value->is_object()) value = value->get_object().if_contains("content");
-  if (value == nullptr || value->is_null()) return std::optional<std::string>();
-  if (value->is_string()) return std::optional(std::string(value->get_string()));
-  return invalid_argument("expected a string or an object with a string \"content\"", name);
-}
-
-Result<SpecialTokens> special_tokens_of(const json::object& config) {
-  SpecialTokens tokens;
-  const std::pair<const char*, std::optional<std::string>*> places[] = {
-      {"bos_token", &tokens.bos},
-      {"eos_token", &tokens.eos},
-      {"unk_token", &tokens.unk},
-      {"pad_token", &tokens.pad},
-  };
-  for (const auto& [name, place] : places) {
-    Result<std::optional<std::string>> value = token(config, name);
-    if (!value) return value.error();
-    *place = std::move(*value);
-  }
-  return tokens;
-}
-
 }  // namespace
-
-Result<SpecialTokens> load_special_tokens(const std::string& model_dir) {
-  const Result<json::object> config = read_object_if_any(model_dir + "/tokenizer_config.json");
-  return config ? special_tokens_of(*config) : config.error();
-}
 
 Result<std::optional<ChatTemplate>> load_chat_template(
     const std::string& model_dir,
@@ -117,7 +76,7 @@ Result<std::optional<ChatTemplate>> load_chat_template(
   for (const char* const file : {"/tokenizer_config.json", "/chat_template.json"}) {
     if (!sources || !sources->empty()) break;
     const std::string path = model_dir + file;
-    const Result<json::object> config = read_object_if_any(path);
+    const Result<json::object> config = read_folder_object(path);
     if (!config) return config.error();
     sources = templates_of(*config, path);
   }

@@ -283,12 +283,14 @@ Result<Tokenizer> TokenizerAssembler::assemble(TokenizerParts parts) {
   return Tokenizer(std::move(state));
 }
 
-Result<Tokenizer> Tokenizer::from_file(const std::string& path) {
+Result<Tokenizer> Tokenizer::from_file(
+    const std::string& path, std::span<const ListedToken> listed
+) {
   // The largest published one has some 35 MB.
   constexpr size_t kFileSizeMax = size_t{256} << 20;
   Result<std::string> text = read_file(path, kFileSizeMax);
   if (!text) return text.error();
-  Result<Tokenizer> tokenizer = from_json(*text);
+  Result<Tokenizer> tokenizer = from_json(*text, listed);
   if (!tokenizer) {
     return Error{tokenizer.error().code, path + ": " + tokenizer.error().message, path};
   }

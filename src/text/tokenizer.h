@@ -15,6 +15,7 @@
 #include "text/byte_range.h"
 #include "text/decoder.h"
 #include "text/gguf_vocabulary.h"
+#include "text/special_tokens.h"
 #include "text/token_texts.h"
 
 namespace millrace {
@@ -32,8 +33,13 @@ class Tokenizer {
  public:
   // Reads a tokenizer.json. Its `truncation` and `padding` are passed over: lengths are the
   // server's business. Refuses, by JSON path and name, what it cannot reproduce exactly.
-  static Result<Tokenizer> from_json(std::string_view tokenizer_json);
-  static Result<Tokenizer> from_file(const std::string& path);
+  // `listed`: added tokens, of which those that it lacks are added (text/special_tokens.h).
+  static Result<Tokenizer> from_json(
+      std::string_view tokenizer_json, std::span<const ListedToken> listed = {}
+  );
+  static Result<Tokenizer> from_file(
+      const std::string& path, std::span<const ListedToken> listed = {}
+  );
 
   // Reads the vocabulary of a GGUF file: "gpt2" with a known pre-tokenizer, or "llama".
   static Result<Tokenizer> from_gguf_vocabulary(const GgufVocabulary& vocabulary);

@@ -1,5 +1,7 @@
 // tokenizer.json as a whole: the model, the added tokens, and the order of the parts.
 #include <array>
+#include <map>
+#include <set>
 
 #include "text/json_node.h"
 #include "text/tokenizer.h"
@@ -121,25 +123,12 @@ Result<BpeConfig> read_model(const JsonNode& model) {
 }
 
 Result<AddedToken> read_added_token(const JsonNode& node) {
-  AddedToken token;
-  Result<JsonNode> id = node.require("id");
+  const Result<JsonNode> id = node.require("id");
   if (!id) return id.error();
-  Result<int64_t> value = id->integer(0, kTokenIdMax);
+  const Result<int64_t> value = id->integer(0, kTokenIdMax);
   if (!value) return value.error();
-  token.id = static_cast<TokenId>(*value);
-  Result<std::string> content = node.string_member("content");
-  if (!content) return content.error();
-  token.content = *std::move(content);
-  for (const auto& [name, target] :
-       {std::pair{"single_word", &token.single_word},
-        std::pair{"lstrip", &token.lstrip},
-        std::pair{"rstrip", &token.rstrip},
-        std::pair{"normalized", &token.normalized},
-        std::pair{"special", &token.special}}) {
-    Result<bool> flag = node.bool_member(name, false);
-    if (!flag) return flag.error();
-    *target = *flag;
-  }
+  Result<AddedToken> token = read_token_content(node);
+  if (token) token->id = static_cast<TokenId>(*value);
   return token;
 }
 
@@ -192,9 +181,66 @@ Result<TokenizerParts> read_parts(const JsonNode& document) {
   return parts;
 }
 
+// Adds listed tokens that there are not: by the id that the vocabulary has, or the list, or the
+// next one.
+Result<void> append_listed(std::span<const ListedToken> listed, TokenizerParts& parts) {
+  std::set<std::string_view> known;
+  for (const AddedToken& token : parts.added_tokens) known.insert(token.content);
+  std::vector<const ListedToken*> missing;
+  for (const ListedToken& one : listed) {
+    const std::string_view content = one.token.content;
+    if (!content.empty() && known.insert(content).second) missing.push_back(&one);
+  }
+  if (missing.empty()) return {};
+  std::map<std::string_view, TokenId> vocabulary;
+  std::set<TokenId> taken;
+  for (const auto& [text, id] : parts.model.tokens) {
+    vocabulary.emplace(text, id);
+    taken.insert(id);
+  }
+  for (const AddedToken& token : parts.added_tokens) taken.insert(token.id);
+  for (const ListedToken* const one : missing) {
+    AddedToken token = one->token;
+    const TokenId next = taken.empty() ? 0 : *taken.rbegin() + 1;
+    token.id = one->id.value_or(next);
+    if (const auto found = vocabulary.find(token.content); found != vocabulary.end()) {
+      token.id = found->second;
+    } else if (!taken.insert(token.id).second) {
+      return invalid_argument(fmt::format(
+          "{} gives \"{}\" the id {}, which is another token's",
+          one->file,
+          std::string_view(token.content).substr(0, 60),
+          token.id
+      ));
+    }
+    parts.added_tokens.push_back(std::move(token));
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json) {
+Result<AddedToken> read_token_content(const JsonNode& node) {
+  AddedToken token;
+  Result<std::string> content = node.string_member("content");
+  if (!content) return content.error();
+  token.content = *std::move(content);
+  for (const auto& [name, target] :
+       {std::pair{"single_word", &token.single_word},
+        std::pair{"lstrip", &token.lstrip},
+        std::pair{"rstrip", &token.rstrip},
+        std::pair{"normalized", &token.normalized},
+        std::pair{"special", &token.special}}) {
+    Result<bool> flag = node.bool_member(name, false);
+    if (!flag) return flag.error();
+    *target = *flag;
+  }
+  return token;
+}
+
+Result<Tokenizer> Tokenizer::from_json(
+    std::string_view tokenizer_json, std::span<const ListedToken> listed
+) {
   // The reference takes the last of equal keys, and so does the parser; looking for duplicates
   // among 150,000 tokens would double the time to load.
   Result<json::value> document = parse_json(tokenizer_json, {.allow_duplicate_keys = true});
@@ -207,6 +253,7 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json) {
   }
   Result<TokenizerParts> parts = read_parts(root);
   if (!parts) return parts.error();
+  if (Result<void> done = append_listed(listed, *parts); !done) return done.error();
   return TokenizerAssembler::assemble(*std::move(parts));
 }
 

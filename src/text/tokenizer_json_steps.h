@@ -10,6 +10,9 @@
 
 namespace millrace {
 
+// A token of `added_tokens`, but for its id.
+Result<AddedToken> read_token_content(const JsonNode& node);
+
 Result<Normalizer> read_normalizer(const JsonNode& node);
 Result<PreTokenizer> read_pre_tokenizer(const JsonNode& node);
 Result<TextDecoder> read_decoder(const JsonNode& node);
