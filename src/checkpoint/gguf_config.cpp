@@ -77,6 +77,12 @@ class ConfigWriter {
   ConfigWriter(const GgufFile& file, std::string_view architecture)
       : file_(file), prefix_(std::string(architecture) + ".") {}
 
+  // For what config.json has a default for, which need not be this model's.
+  void require(std::string_view gguf_key) {
+    const std::string key = prefix_ + std::string(gguf_key);
+    if (error_ || file_.find(key) != nullptr) return;
+    error_ = invalid_argument(fmt::format("GGUF: '{}' is missing", key), key);
+  }
   void integer(std::string_view gguf_key, std::string_view config_key) {
     put(file_.integer(prefix_ + std::string(gguf_key)), config_key);
   }
@@ -178,6 +184,8 @@ Result<void> check_causal(const GgufFile& file, std::string_view architecture) {
 }
 
 void write_sizes(const GgufFile& file, ConfigWriter& config) {
+  config.require("context_length");
+  config.require("attention.layer_norm_rms_epsilon");
   config.integer("embedding_length", "hidden_size");
   config.integer("feed_forward_length", "intermediate_size");
   config.integer("block_count", "num_hidden_layers");

@@ -17,7 +17,8 @@
 namespace millrace {
 
 // The object that config.json would hold. Architectures: llama, qwen2, qwen3, qwen2moe, qwen3moe;
-// others, and metadata that would change the result and has no counterpart, are refused by name.
+// others, metadata that would change the result and has no counterpart, and files without a context
+// length or an epsilon of the norms are refused by name.
 // The rotary factors that files of Llama 3.1 and later carry as a tensor become `rope_scaling`, if
 // they are those of its formula. `eos_token_id` has the ends of a text, of a turn and of a message
 // that keys name, and control tokens whose text is known to be one. Sizes are passed on as they

@@ -20,7 +20,8 @@ using namespace testing_files;
 
 const std::string kGolden = MILLRACE_SOURCE_DIR "/tests/golden/checkpoint/";
 
-GgufWriter small_model(const std::string& architecture) {
+// Without what has no default.
+GgufWriter sizes_of_small_model(const std::string& architecture) {
   GgufWriter writer;
   writer.string("general.architecture", architecture)
       .uint32(architecture + ".embedding_length", 8)
@@ -28,11 +29,15 @@ GgufWriter small_model(const std::string& architecture) {
       .uint32(architecture + ".block_count", 1)
       .uint32(architecture + ".attention.head_count", 2)
       .uint32(architecture + ".attention.head_count_kv", 1)
-      .uint32(architecture + ".context_length", 64)
-      .float32(architecture + ".attention.layer_norm_rms_epsilon", 1e-5F)
       .float32(architecture + ".rope.freq_base", 500000.0F)
       .f32("token_embd.weight", {8, 5});
   return writer;
+}
+
+GgufWriter small_model(const std::string& architecture) {
+  return sizes_of_small_model(architecture)
+      .uint32(architecture + ".context_length", 64)
+      .float32(architecture + ".attention.layer_norm_rms_epsilon", 1e-5F);
 }
 
 Result<json::object> config_of(const GgufWriter& writer) {
@@ -70,6 +75,20 @@ TEST(GgufConfig, SpeaksTheWordsOfConfigJson) {
   EXPECT_EQ(config->at("bos_token_id"), 1);
   EXPECT_EQ(config->at("eos_token_id"), json::array({2, 3}));
   EXPECT_FALSE(config->contains("rope_scaling"));
+}
+
+// They had defaults of config.json, which are not those of any file.
+TEST(GgufConfig, NamesWhatAFileHasToState) {
+  const std::string context = "llama.context_length";
+  const std::string epsilon = "llama.attention.layer_norm_rms_epsilon";
+  EXPECT_EQ(
+      error_of(sizes_of_small_model("llama").float32(epsilon, 1e-5F)),
+      "GGUF: '" + context + "' is missing"
+  );
+  EXPECT_EQ(
+      error_of(sizes_of_small_model("llama").uint32(context, 64)),
+      "GGUF: '" + epsilon + "' is missing"
+  );
 }
 
 // A chat file that names <|endoftext|> as its end, or none at all, ran on past the end of a turn.

@@ -34,15 +34,17 @@ Result<Tokenizer> load_tokenizer(
     std::optional<int64_t> dummy_vocab_size
 ) {
   if (vocabulary) return Tokenizer::from_gguf_vocabulary(*vocabulary);
-  if (fs::is_regular_file(path)) return Tokenizer::from_file(path);
+  const bool is_gguf = path.ends_with(".gguf");
+  if (fs::is_regular_file(path) && !is_gguf) return Tokenizer::from_file(path);
   const fs::path file = fs::path(path) / "tokenizer.json";
   if (fs::exists(file)) {
     const Result<std::vector<ListedToken>> listed = load_listed_tokens(path);
     return listed ? Tokenizer::from_file(file.string(), *listed) : listed.error();
   }
   if (dummy_vocab_size) return placeholder_tokenizer(*dummy_vocab_size);
+  const char* const missing = is_gguf ? "tokenizer.ggml.tokens" : "tokenizer.json";
   return not_found(
-      fmt::format("'{}' has no tokenizer.json; name another place with --tokenizer", path), path
+      fmt::format("'{}' has no {}; name another place with --tokenizer", path, missing), path
   );
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/test_folder.h"
+#include "checkpoint/test_files.h"
 
 namespace millrace {
 namespace {
@@ -39,6 +40,22 @@ TEST(ModelText, RefusesATokenizerConfigThatIsNone) {
     folder.write("tokenizer_config.json", config);
     EXPECT_FALSE(text_of(folder).ok()) << config;
   }
+}
+
+// It was read as tokenizer.json: "not valid JSON at byte 0".
+TEST(ModelText, SaysThatAGgufFileHasNoVocabulary) {
+  const TestFolder folder;
+  testing_files::GgufWriter writer;
+  writer.string("general.architecture", "llama")
+      .uint32("llama.context_length", 64)
+      .float32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  const std::string path = folder.write("model.gguf", writer.file());
+  const Result<ModelText> text = load_model_text({.model = path});
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(
+      text.error().message,
+      "'" + path + "' has no tokenizer.ggml.tokens; name another place with --tokenizer"
+  );
 }
 
 }  // namespace

@@ -128,6 +128,7 @@ Result<PostProcessor> post_processor_of(const GgufVocabulary& vocabulary, bool a
 }
 
 Result<TokenizerParts> gpt2_parts(const GgufVocabulary& vocabulary) {
+  if (vocabulary.merges.empty()) return at("merges", "is missing; \"gpt2\" merges by them");
   const std::optional<PreTokenization> pre = find_pre_tokenization(vocabulary.pre);
   if (!pre) {
     return unsupported(

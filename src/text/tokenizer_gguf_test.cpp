@@ -130,6 +130,9 @@ TEST(TokenizerGguf, RefusesByName) {
   vocabulary.merges.push_back("nospace");
   EXPECT_THAT(message_of(vocabulary), HasSubstr("entry 2 that is not a pair"));
   vocabulary = gpt2_vocabulary();
+  vocabulary.merges.clear();
+  EXPECT_THAT(message_of(vocabulary), HasSubstr("tokenizer.ggml.merges is missing"));
+  vocabulary = gpt2_vocabulary();
   vocabulary.bos = 8;
   EXPECT_THAT(message_of(vocabulary), HasSubstr("tokenizer.ggml.bos_token_id is 8"));
   vocabulary = gpt2_vocabulary();
