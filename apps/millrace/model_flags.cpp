@@ -241,6 +241,7 @@ Result<LocalModelOptions> model_options_of(const ModelFlags& flags) {
   const Result<std::optional<Quantization>> quantization = quantization_of_flag(flags.quantization);
   if (!quantization) return quantization.error();
   options.quantization = *quantization;
+  options.is_unquantized = flags.quantization == "none";
   options.keeps_codes = flags.quantization == "auto";
   const Result<std::optional<DType>> kv_dtype =
       dtype_of_flag("--kv-cache-dtype", flags.kv_cache_dtype);

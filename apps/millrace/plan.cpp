@@ -49,7 +49,8 @@ Result<MemoryPlanOptions> options_of(
   const Result<std::optional<Quantization>> quantization = quantization_of_flag(flags.quantization);
   if (!quantization) return quantization.error();
   MemoryPlanOptions options;
-  const Result<std::optional<Quantization>> kept = quantization_of(config, *quantization);
+  const Result<std::optional<Quantization>> kept =
+      quantization_of(config, *quantization, flags.quantization == "none");
   if (!kept) return kept.error();
   options.quantization = *kept;
   const bool asks = *kept && (*kept)->keeps_codes();

@@ -55,12 +55,14 @@ Result<RunModel> run_model_of(const Checkpoint& checkpoint, LocalModelOptions& o
   if (!config) return config.error();
   RunModel model = {.config = *std::move(config), .coded = nullptr};
   if (options.load_format == LoadFormat::kDummy) {
-    if (!options.quantization) options.quantization = model.config.stored_quantization;
+    if (!options.quantization && !options.is_unquantized) {
+      options.quantization = model.config.stored_quantization;
+    }
     model.config.stored_quantization.reset();
     return model;
   }
   const Result<std::optional<Quantization>> quantization =
-      quantization_of(model.config, options.quantization);
+      quantization_of(model.config, options.quantization, options.is_unquantized);
   if (!quantization) return quantization.error();
   options.quantization = *quantization;
   const bool asks = options.quantization && options.quantization->keeps_codes();
@@ -341,13 +343,17 @@ std::vector<TokenId> end_tokens(
 }
 
 Result<std::optional<Quantization>> quantization_of(
-    const ModelConfig& config, std::optional<Quantization> asked
+    const ModelConfig& config, std::optional<Quantization> asked, bool is_unquantized
 ) {
   const std::optional<QuantizedFormat> stored = config.stored_quantization;
-  if (!asked || (stored && asked->keeps_codes())) return std::optional<Quantization>(stored);
-  if (!stored || asked->format == *stored) return asked;
+  const bool takes_stored = asked ? asked->keeps_codes() : !is_unquantized;
+  if (!stored) return asked;
+  if (takes_stored) return std::optional<Quantization>(stored);
+  if (asked && asked->format == *stored) return asked;
   return invalid_argument(
-      fmt::format("the weights are stored as {}, not {}", name_of(*stored), name_of(*asked)),
+      fmt::format(
+          "the weights are stored as {}, not {}", name_of(*stored), asked ? name_of(*asked) : "none"
+      ),
       "--quantization"
   );
 }

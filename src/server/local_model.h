@@ -34,6 +34,8 @@ struct LocalModelOptions {
   std::optional<DType> dtype;  // none: what the checkpoint holds (docs/decisions/0002)
   // Of the layers' matrices (CpuModelOptions); none: as they are stored.
   std::optional<Quantization> quantization = {};
+  // Where none is said: matrices that are stored as int8 or int4 are refused.
+  bool is_unquantized = false;
   // Where none is said and other tools have stored most of those matrices as codes that can be
   // kept: Quantization::stored(). Else they become `dtype`.
   bool keeps_codes = false;
@@ -83,9 +85,9 @@ std::vector<TokenId> end_tokens(
 );
 
 // How the model runs: as asked, else as its matrices are stored. kInvalidArgument: they are stored
-// otherwise than asked.
+// otherwise than asked, or at all with `is_unquantized`.
 Result<std::optional<Quantization>> quantization_of(
-    const ModelConfig& config, std::optional<Quantization> asked
+    const ModelConfig& config, std::optional<Quantization> asked, bool is_unquantized = false
 );
 
 // The longest sequence, which is at most what the model was made for. kInvalidArgument: more was

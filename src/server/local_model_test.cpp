@@ -91,6 +91,24 @@ TEST(LocalModel, EndsAtTheTokensOfAllItsFiles) {
   EXPECT_EQ(end_tokens(config, defaults, 10), (std::vector<TokenId>{2, 3, 7})) << "no such row";
 }
 
+// Codes of our own are not decoded: what asked for that ran as int8 all the same.
+TEST(LocalModel, RefusesToRunOtherwiseThanItIsStored) {
+  ModelConfig plain;
+  EXPECT_EQ(*quantization_of(plain, std::nullopt, true), std::nullopt);
+  EXPECT_EQ(*quantization_of(plain, QuantizedFormat::kInt4), QuantizedFormat::kInt4);
+  ModelConfig stored;
+  stored.stored_quantization = QuantizedFormat::kInt8;
+  EXPECT_EQ(*quantization_of(stored, std::nullopt), QuantizedFormat::kInt8);
+  EXPECT_EQ(*quantization_of(stored, Quantization::stored()), QuantizedFormat::kInt8);
+  EXPECT_EQ(*quantization_of(stored, Quantization::w8a8()), Quantization::w8a8());
+  const auto error_of = [&](std::optional<Quantization> asked) {
+    const auto found = quantization_of(stored, asked, true);
+    return found ? "" : found.error().message;
+  };
+  EXPECT_EQ(error_of(std::nullopt), "the weights are stored as int8, not none");
+  EXPECT_EQ(error_of(QuantizedFormat::kInt4), "the weights are stored as int8, not int4");
+}
+
 // Of all matrices, or of all but some.
 TEST(LocalModel, KeepsWhatIsStoredInFourBits) {
   const ModelConfig config = tiny_config(ModelFamily::kQwen2);

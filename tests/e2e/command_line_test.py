@@ -205,6 +205,8 @@ class Quantize(unittest.TestCase):
                 (["generate", STORIES, "--prompt", "x", "--quantization", "stored"], "is not stored as codes"),
                 (["plan", STORIES, "--quantization", "stored"], "is not stored as codes"),
                 (["plan", output, "--quantization", "int4"], "the weights are stored as int8, not int4"),
+                (["plan", output, "--quantization", "none"], "the weights are stored as int8, not none"),
+                (["generate", output, "--prompt", "x", "--quantization", "none"], "the weights are stored as int8, not none"),
                 (["quantize", output, "-o", output / "again"], "is quantized already"),
                 (["quantize", STORIES, "-o", output / "again", "--calibration", "a", "--calibration-tokens", "9"], "which --calibration replaces"),
                 (["quantize", STORIES, "-o", output / "again", "--no-calibration", "--calibration-tokens", "9"], "leaves out what --calibration-tokens"),
