@@ -82,15 +82,6 @@ Result<std::vector<TokenId>> tokenize(
   return tokenize_text(model.text, value.get_string());
 }
 
-void apply_defaults(const GenerationDefaults& defaults, SamplingParams& sampling) {
-  sampling.temperature = defaults.temperature.value_or(0.0F);
-  sampling.top_k = defaults.top_k.value_or(sampling.top_k);
-  sampling.top_p = defaults.top_p.value_or(sampling.top_p);
-  sampling.min_p = defaults.min_p.value_or(sampling.min_p);
-  sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
-  sampling.max_tokens = defaults.max_new_tokens.value_or(kMaxTokensDefault);
-}
-
 Result<std::string> read_lines(const std::string& input) {
   const auto read_all = [](std::istream& stream) {
     return std::string(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
@@ -174,6 +165,8 @@ BatchItem prepare(
   }
   const Result<void> known = check_keys(object);
   if (!known) return fail(known.error());
+  item.fields.sampling.temperature = 0.0F;
+  item.fields.sampling.max_tokens = model.defaults.max_new_tokens.value_or(kMaxTokensDefault);
   apply_defaults(model.defaults, item.fields.sampling);
   for (const json::object* fields : {&flags.fields, &std::as_const(object)}) {
     const Result<void> read = read_generation_fields(*fields, model.text.tokenizer, item.fields);

@@ -69,7 +69,7 @@ Check check_count(std::string_view field, size_t count, size_t count_max) {
 }
 
 Check check_distribution(const SamplingParams& p) {
-  if (auto error = check_range("temperature", p.temperature, 0.0F, 2.0F)) return error;
+  if (auto error = check_range("temperature", p.temperature, 0.0F, kTemperatureMax)) return error;
   if (p.top_k < -1) {
     return refuse(
         "top_k",

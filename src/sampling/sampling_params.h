@@ -21,6 +21,7 @@ constexpr size_t kLogitBiasMax = 1024;
 constexpr size_t kBadWordsMax = 1024;
 constexpr size_t kBadWordTokensMax = 64;
 constexpr size_t kStopTokenIdsMax = 1024;
+constexpr float kTemperatureMax = 2.0F;
 
 struct SamplingParams {
   float temperature = 1.0F;  // 0: greedy

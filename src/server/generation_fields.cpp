@@ -314,6 +314,15 @@ bool is_generation_field(std::string_view name) {
   return std::ranges::any_of(kFields, [&](const Field& field) { return field.name == name; });
 }
 
+void apply_defaults(const GenerationDefaults& defaults, SamplingParams& sampling) {
+  sampling.temperature =
+      std::min(defaults.temperature.value_or(sampling.temperature), kTemperatureMax);
+  sampling.top_k = defaults.top_k.value_or(sampling.top_k);
+  sampling.top_p = defaults.top_p.value_or(sampling.top_p);
+  sampling.min_p = defaults.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
+}
+
 Result<void> read_generation_fields(
     const json::object& object, const Tokenizer& tokenizer, GenerationFields& fields
 ) {

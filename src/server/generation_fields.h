@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "model/generation_defaults.h"
 #include "sampling/sampling_params.h"
 #include "text/tokenizer.h"
 
@@ -31,6 +32,10 @@ struct GenerationFields {
 
 // Whether a key is one of these fields.
 bool is_generation_field(std::string_view name);
+
+// Sets what the model's author recommends, but for the number of tokens. A temperature above what
+// requests may ask for becomes that.
+void apply_defaults(const GenerationDefaults& defaults, SamplingParams& sampling);
 
 // Sets the fields that `object` names; null leaves a default. Keys that are no generation fields
 // are the caller's. The error's `where` is the JSON path ("logit_bias.17"). Types and this parser's

@@ -75,6 +75,18 @@ TEST(GenerationFields, NullLeavesTheDefault) {
   EXPECT_FALSE(fields->sampling.logprobs);
 }
 
+// `generate` refused every prompt of a model whose author states more than requests may.
+TEST(GenerationFields, AnAuthorsTemperatureIsAtMostThatOfRequests) {
+  SamplingParams sampling;
+  sampling.temperature = 0.0F;
+  apply_defaults({.top_k = 7}, sampling);
+  EXPECT_EQ(sampling.temperature, 0.0F);
+  EXPECT_EQ(sampling.top_k, 7);
+  apply_defaults({.temperature = 3.0F}, sampling);
+  EXPECT_EQ(sampling.temperature, 2.0F);
+  EXPECT_TRUE(validate(sampling, {.vocab_size = 100}));
+}
+
 TEST(GenerationFields, LogprobsIsACountOrASwitch) {
   EXPECT_EQ(read(R"({"logprobs": true})")->sampling.logprobs, 0);
   EXPECT_EQ(read(R"({"logprobs": true, "top_logprobs": 4})")->sampling.logprobs, 4);

@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kRequestIdBytesMax = 128;
 constexpr size_t kCacheSaltCharsMax = 1024;
-constexpr float kTemperatureMax = 2.0F;
 
 void read_stream_options(RequestFields& fields, GenerationRequest& request) {
   const json::object* object = fields.object("stream_options");
@@ -52,16 +51,6 @@ Result<std::string> read_model(RequestFields& fields, const RequestContext& cont
       "model",
       error_reason::kModelNotFound,
   };
-}
-
-void apply_defaults(const GenerationDefaults& defaults, SamplingParams& sampling) {
-  // Authors may state more than the API allows.
-  sampling.temperature =
-      std::min(defaults.temperature.value_or(sampling.temperature), kTemperatureMax);
-  sampling.top_k = defaults.top_k.value_or(sampling.top_k);
-  sampling.top_p = defaults.top_p.value_or(sampling.top_p);
-  sampling.min_p = defaults.min_p.value_or(sampling.min_p);
-  sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
 }
 
 Result<std::string> read_request_id(std::string_view path, const json::value& value) {

@@ -14,9 +14,6 @@ namespace millrace {
 // another.
 Result<std::string> read_model(RequestFields& fields, const RequestContext& context);
 
-// The model author's sampling, for what a request does not say.
-void apply_defaults(const GenerationDefaults& defaults, SamplingParams& sampling);
-
 // A client's own id of its request: visible ASCII characters, at most 128. `path` names it.
 Result<std::string> read_request_id(std::string_view path, const json::value& value);
 
