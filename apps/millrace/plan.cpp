@@ -12,6 +12,7 @@
 #include "model/memory_plan.h"
 #include "model/weight_names.h"
 #include "model_flags.h"
+#include "sched/scheduler_config.h"
 
 namespace millrace {
 namespace {
@@ -80,6 +81,21 @@ Result<MemoryPlanOptions> options_of(
   return options;
 }
 
+// Refuses what an engine of these limits refuses. REQUIRES: numbers that plan_memory() lets pass.
+Result<void> check_limits(const MemoryPlanOptions& options) {
+  const auto num_tokens = static_cast<int32_t>(options.max_num_batched_tokens);
+  const auto num_seqs = static_cast<int32_t>(options.max_num_seqs);
+  return validate(SchedulerConfig{
+      .max_num_batched_tokens = num_tokens,
+      .long_prefill_token_threshold = num_tokens,
+      .max_num_seqs = num_seqs,
+      .max_logit_rows = num_seqs,
+      .max_model_len = static_cast<int32_t>(options.max_model_len),
+      .block_size = static_cast<int32_t>(options.block_size),
+      .num_blocks = 1,
+  });
+}
+
 Result<void> plan(const PlanFlags& flags) {
   const Result<std::string> path = locate_model(flags.model);
   if (!path) return path.error();
@@ -91,6 +107,7 @@ Result<void> plan(const PlanFlags& flags) {
   if (!options) return options.error();
   const Result<MemoryPlan> result = plan_memory(*config, *options);
   if (!result) return result.error();
+  if (auto checked = check_limits(*options); !checked) return checked;
   fmt::print("{}", format_plan(*result));
   return {};
 }

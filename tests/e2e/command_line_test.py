@@ -168,6 +168,12 @@ class Basics(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, r"--max-model-len is \d+; the model was made for at most \d+ tokens\n$")
 
+    def test_plan_refuses_the_steps_that_an_engine_refuses(self):
+        done = run("plan", ROOT / "configs" / "Qwen2-0.5B", "--max-num-batched-tokens", "63")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("max_num_batched_tokens must be at least 64", done.stderr)
+        self.assertEqual(run("plan", ROOT / "configs" / "Qwen2-0.5B", "--max-num-batched-tokens", "64").returncode, 0)
+
 
 @unittest.skipUnless(STORIES.exists(), "../shared/data/models/stories260k is missing")
 class Quantize(unittest.TestCase):
