@@ -61,6 +61,9 @@ std::vector<float> WeightLoader::vector(const std::string& name) {
   const TensorInfo& tensor = find(name);
   std::vector<float> values(static_cast<size_t>(tensor.shape[0]));
   source_.read_rows(tensor, 0, 1, values);
+  if (!error_ && options_.format.quantization && !are_finite(values)) {
+    error_ = not_finite_error({{&tensor}}, 0);
+  }
   count_tensor();
   return values;
 }
@@ -229,8 +232,9 @@ std::optional<size_t> WeightLoader::fill_panel(
     return std::nullopt;
   }
   const std::span<const float> values = read_stacked_rows(from, rows);
-  // Rounding makes numbers of what is none; what is kept as it is fails where it is used.
-  if (matrix != nullptr) {
+  // Rounding makes numbers of what is none. What is kept as it is fails where it is used; of a
+  // quantized model that may be long after it was written.
+  if (matrix != nullptr || options_.format.quantization) {
     const std::optional<size_t> bad_row = find_not_finite_row(values, rows.num_columns);
     if (bad_row) return from.row + *bad_row;
   }

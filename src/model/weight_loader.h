@@ -42,7 +42,9 @@ class WeightLoader {
   WeightLoader(const WeightSource& source, ThreadPool& pool, const Options& options)
       : source_(source), pool_(pool), options_(options) {}
 
+  // Of a quantized model a value that is not finite is remembered, and check_vectors() refuses it.
   std::vector<float> vector(const std::string& name);
+  Result<void> check_vectors() const { return error_ ? Result<void>(*error_) : Result<void>(); }
   Result<WeightMatrix> head(const std::string& name);
   // Not quantized, but for codes that it is stored as.
   Result<WeightMatrix> embedding(const std::string& name);
@@ -115,7 +117,7 @@ class WeightLoader {
     std::vector<float> bases = {};
   };
 
-  // kInvalidArgument where a value that is to be rounded, or a scale or base of codes, is not
+  // kInvalidArgument where a value of a quantized model, or a scale or base of codes, is not
   // finite: it names the tensor.
   Result<void> fill(
       WeightMatrix& packed,
@@ -157,6 +159,7 @@ class WeightLoader {
   ThreadPool& pool_;
   Options options_;
   size_t num_tensors_done_ = 0;
+  std::optional<Error> error_;  // of the first vector that is wrong
 };
 
 }  // namespace millrace

@@ -200,6 +200,7 @@ Result<ModelWeights> load_weights(
     const std::string name = has_tied_copy ? embedding_name : "lm_head.weight";
     if (done = load_into(weights.lm_head.emplace(), loader.head(name)); !done) return done.error();
   }
+  if (done = loader.check_vectors(); !done) return done.error();
   return weights;
 }
 

@@ -72,9 +72,8 @@ using FeedbackSource = std::function<ErrorFeedback(const MatrixPlace& place)>;
 // Reads every tensor, rounds matrices to `format` and packs them.
 // Refuses, before anything is read, what check_tensors() refuses: a tensor that is missing, has
 // another shape or would be left unused; what CodedMatrices::find() refuses, of codes. Then
-// bfloat16 matrices that PackedMatrix has no room for, and values to be rounded and scales and
-// bases of codes that are not finite. kResourceExhausted for memory. Errors of experts are not fed
-// back.
+// bfloat16 matrices that PackedMatrix has no room for, and in a quantized model values, scales and
+// bases that are not finite. kResourceExhausted for memory. Errors of experts are not fed back.
 Result<ModelWeights> load_weights(
     const ModelConfig& config,
     const WeightSource& source,

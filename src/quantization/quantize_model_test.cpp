@@ -313,14 +313,26 @@ class BrokenWeights : public UnevenWeights {
   float value_;
 };
 
-// Rounding made numbers of what is none, and the model answered nonsense without a word.
+// Rounding made numbers of what is none, and the model answered nonsense without a word; what is
+// not rounded was written as it is.
 TEST(QuantizeModel, RefusesToRoundWhatIsNotFinite) {
   const ModelConfig config = tiny_configs()[2];
   ThreadPool pool(3);
-  for (const char* const part : {"self_attn.k_proj", "mlp.up_proj", "mlp.down_proj"}) {
-    const std::string name = fmt::format("model.layers.1.{}.weight", part);
+  struct Case {
+    std::string name;
+    int64_t row = 19;
+  };
+  const Case cases[] = {
+      {"model.embed_tokens.weight"},
+      {"model.layers.1.input_layernorm.weight", 0},
+      {"model.layers.1.self_attn.k_proj.weight"},
+      {"model.layers.1.self_attn.k_norm.weight", 0},
+      {"model.layers.1.mlp.up_proj.weight"},
+      {"model.layers.1.mlp.down_proj.weight"},
+      {"model.norm.weight", 0}};
+  for (const auto& [name, row] : cases) {
     for (const float value : {NAN, -INFINITY}) {
-      const BrokenWeights broken(config, name, 19, value);
+      const BrokenWeights broken(config, name, row, value);
       EXPECT_TRUE(load_weights(config, broken, {DType::kFloat32}, pool)) << "nothing is rounded";
       const Result<QuantizedModel> model =
           quantize_model(config, broken, options_for(QuantizedFormat::kInt8, {}), pool);
@@ -328,7 +340,8 @@ TEST(QuantizeModel, RefusesToRoundWhatIsNotFinite) {
       EXPECT_EQ(
           model.error(),
           invalid_argument(
-              "tensor '" + name + "' holds a value that is not finite, in row 19", name
+              fmt::format("tensor '{}' holds a value that is not finite, in row {}", name, row),
+              name
           )
       );
     }
