@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
@@ -96,17 +97,21 @@ class Parts {
   const std::string& module_;
 };
 
+// Of compressed-tensors, whose readers take -1 for all inputs as no list.
+constexpr std::string_view kGroupIndexOrNone = "weight_g_idx";
+
 // Inputs' groups as the file lists them, if it does. Groups are of neighbours where `part` is
-// absent, begins with -1 (compressed-tensors), or is 0 for all inputs though there are several
-// groups (files of GPTQ whose readers look at it only with desc_act).
+// absent, or 0 for all inputs though there are several groups (files of GPTQ whose readers look at
+// it only with desc_act).
 Result<void> set_group_of_input(const Parts& parts, std::string_view part, CodedMatrix& matrix) {
   if (parts.find(part) == nullptr) return {};
   const auto num_columns = static_cast<int64_t>(matrix.num_columns);
   const Result<const TensorInfo*> index = parts.require_int32(part, {num_columns});
   if (!index) return index.error();
   const std::span<const std::byte> groups = parts.bytes(**index);
-  constexpr size_t kNone = 0xFFFFFFFF;
-  if (element_at(groups, 0) == kNone) return {};
+  const bool is_none =
+      std::ranges::all_of(groups, [](std::byte x) { return x == std::byte{0xFF}; });
+  if (part == kGroupIndexOrNone && is_none) return {};
   bool is_in_order = true;
   bool is_zero = true;
   for (size_t k = 0; k < matrix.num_columns; ++k) {
@@ -363,7 +368,7 @@ Result<CodedMatrix> find_packed(const Parts& parts, const QuantizationConfig& co
         .word_stride = matrix.num_groups,
         .string_stride = 1};
   }
-  const Result<void> grouped = set_group_of_input(parts, "weight_g_idx", matrix);
+  const Result<void> grouped = set_group_of_input(parts, kGroupIndexOrNone, matrix);
   if (!grouped) return grouped.error();
   return matrix;
 }
@@ -381,6 +386,17 @@ Result<CodedMatrix> find_bytes(const Parts& parts, const QuantizationConfig& con
       .num_columns = matrix.num_columns,
       .values = codes.storage_name == "I8" ? &kInt8Values : &kFloat8Values};
   const bool is_inverse_named = parts.find("weight_scale_inv") != nullptr;  // it multiplies as well
+  if (is_inverse_named && parts.find("weight_scale") != nullptr) {
+    return invalid_argument(
+        fmt::format(
+            "tensor '{}' has both '{}' and '{}': expected one of them",
+            printable(codes.name),
+            printable(parts.name("weight_scale")),
+            printable(parts.name("weight_scale_inv"))
+        ),
+        printable(parts.name("weight_scale_inv"))
+    );
+  }
   const std::string_view scales = is_inverse_named ? "weight_scale_inv" : "weight_scale";
   const Result<void> scaled = set_scales(parts, scales, config, matrix);
   if (!scaled) return scaled.error();
@@ -394,7 +410,7 @@ Result<CodedMatrix> find_bytes(const Parts& parts, const QuantizationConfig& con
     matrix.zeros = ByteCodes{
         .bytes = parts.bytes(*zeros), .num_columns = matrix.num_groups, .values = &kInt8Values};
   }
-  const Result<void> grouped = set_group_of_input(parts, "weight_g_idx", matrix);
+  const Result<void> grouped = set_group_of_input(parts, kGroupIndexOrNone, matrix);
   if (!grouped) return grouped.error();
   return matrix;
 }

@@ -421,6 +421,51 @@ TEST(PlainWeights, RefuseAnInputOfAGroupThatThereIsNot) {
   );
 }
 
+// A first -1 had the whole list passed over.
+TEST(PlainWeights, TakeMinusOneForAllInputsOfCompressedTensorsAlone) {
+  constexpr uint32_t kNone = 0xFFFFFFFF;
+  const QuantizationConfig gptq{.method = QuantizationMethod::kGptq, .group_size = 4};
+  const std::string expected = "m.g_idx': input 0 is of group -1, and there are 2";
+  EXPECT_THAT(
+      error_of(gptq_source({kNone, 0, 0, 0, 1, 1, 1, 1}), gptq).message, HasSubstr(expected)
+  );
+  EXPECT_THAT(
+      error_of(gptq_source(std::vector<uint32_t>(8, kNone)), gptq).message, HasSubstr(expected)
+  );
+
+  const QuantizationConfig compressed{
+      .method = QuantizationMethod::kCompressedTensors, .group_size = 1, .group_sizes = {1}};
+  const auto source_of = [](const std::vector<uint32_t>& groups) {
+    auto source = std::make_unique<MemorySource>();
+    source->add("m.weight", "I8", {1, 2}, std::string("\2\4"));
+    source->add("m.weight_scale", "F32", {1, 2}, floats({1, 2}));
+    source->add("m.weight_g_idx", "I32", {2}, words(groups));
+    return source;
+  };
+  const auto weights = plain_weights(source_of({kNone, kNone}), compressed);
+  ASSERT_TRUE(weights) << weights.error().message;
+  EXPECT_THAT(values_of(**weights, (*weights)->tensors()[0]), ElementsAre(2, 8));
+  EXPECT_THAT(
+      error_of(source_of({kNone, 0}), compressed).message,
+      HasSubstr("m.weight_g_idx': input 0 is of group -1, and there are 2")
+  );
+}
+
+TEST(PlainWeights, RefuseFloat8WithTwoScales) {
+  auto source = std::make_unique<MemorySource>();
+  source->add("m.weight", "F8_E4M3", {1, 2}, "ab");
+  source->add("m.weight_scale", "F32", {}, floats({0.5F}));
+  source->add("m.weight_scale_inv", "F32", {1, 1}, floats({2}));
+  EXPECT_EQ(
+      error_of(std::move(source), {.method = QuantizationMethod::kFp8}),
+      invalid_argument(
+          "tensor 'm.weight' has both 'm.weight_scale' and 'm.weight_scale_inv': expected one of "
+          "them",
+          "m.weight_scale_inv"
+      )
+  );
+}
+
 TEST(PlainWeights, RefuseScalesOfOneRowForAll) {
   auto source = std::make_unique<MemorySource>();
   source->add("m.weight", "F8_E4M3", {4, 4}, std::string(16, '\x38'));
