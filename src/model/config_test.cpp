@@ -118,6 +118,13 @@ TEST(ModelConfig, RefusesOtherRopesByName) {
       EXPECT_EQ(error.where, "rope_scaling.rope_type");
     }
   }
+  const Error two_types =
+      error_of(kLlama, R"({"rope_scaling": {"rope_type": "default", "type": "linear"}})");
+  EXPECT_EQ(
+      two_types.message, "'rope_type' is 'default' and 'type' is 'linear': expected the same"
+  );
+  EXPECT_EQ(two_types.where, "rope_scaling.rope_type");
+  EXPECT_TRUE(parse(kLlama, R"({"rope_scaling": {"rope_type": "default", "type": "default"}})"));
   EXPECT_THAT(
       error_of(kLlama, R"({"partial_rotary_factor": 0.5})").message, HasSubstr("partial rotary")
   );
