@@ -17,6 +17,7 @@ constexpr int64_t kReservedChunksMax = 1 << 16;
 void AnswerLog::start(RequestRecord& record, const AnswerLogOptions& options) {
   record_ = &record;
   options_ = options;
+  is_whole_ = false;
   has_usage_deltas_ = true;
   has_ids_ = true;
   has_usage_in_events_ = false;
@@ -29,14 +30,13 @@ void AnswerLog::start(RequestRecord& record, const AnswerLogOptions& options) {
   native_text_size_ = 0;
   native_text_.clear();
   answer_text_.clear();
-  if (!options.keeps_chunks) return;
-  const int64_t num_planned = options.is_streamed ? record.num_output_tokens_planned : 1;
-  record.chunks.reserve(
-      static_cast<size_t>(std::clamp<int64_t>(num_planned, 0, kReservedChunksMax) + kChunksBeside)
-  );
+  if (!options.keeps_chunks || !options.is_streamed) return;
+  const int64_t num_planned =
+      std::clamp<int64_t>(record.num_output_tokens_planned, 0, kReservedChunksMax);
+  record.chunks.reserve(static_cast<size_t>(num_planned + kChunksBeside));
 }
 
-int64_t AnswerLog::add(const EventFields& event, Nanos now) {
+void AnswerLog::take_totals(const EventFields& event, Nanos now) {
   RequestRecord& record = *record_;
   record.ended = now;
   if (event.prompt_tokens) record.num_prompt_tokens = event.prompt_tokens;
@@ -48,6 +48,20 @@ int64_t AnswerLog::add(const EventFields& event, Nanos now) {
     record.finish_reason.clear();
     append_unescaped(event.finish_reason, record.finish_reason);
   }
+}
+
+int64_t AnswerLog::add_whole(const EventFields& answer, Nanos now) {
+  is_whole_ = true;
+  take_totals(answer, now);
+  const int64_t num_tokens = count_tokens(answer, brings_output(answer));
+  if (options_.keeps_text) keep_text(answer);
+  if (num_tokens > 0) record_->last_token = now;
+  return num_tokens;
+}
+
+int64_t AnswerLog::add(const EventFields& event, Nanos now) {
+  RequestRecord& record = *record_;
+  take_totals(event, now);
   if (!event.has_choices && !event.is_native) return 0;
 
   const bool has_output = brings_output(event);
@@ -124,7 +138,7 @@ bool AnswerLog::counts_late() const {
 
 void AnswerLog::finish() {
   RequestRecord& record = *record_;
-  const bool has_deltas = has_usage_deltas_ && has_usage_in_events_ && options_.is_streamed;
+  const bool has_deltas = has_usage_deltas_ && has_usage_in_events_ && !is_whole_;
   const bool is_late = has_deltas && counts_late();
   if (is_late) {
     record.first_token = record.first_text;

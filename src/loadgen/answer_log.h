@@ -26,17 +26,22 @@ class AnswerLog {
   // An event that is no error, in the order in which they come. Gives how many tokens it brought,
   // as far as can be told by now.
   int64_t add(const EventFields& event, Nanos now);
+  // The same with an answer that came whole, in one JSON object: of its tokens only the end is
+  // known, so that the record has no first times and no chunks.
+  int64_t add_whole(const EventFields& answer, Nanos now);
 
-  // No more events come. Settles where the number of tokens comes from: usage in every event that
-  // brought output, else token ids in each, else the total usage, else the events with output.
+  // No more comes. Settles where the number of tokens comes from: usage in every event that brought
+  // output, else token ids in each, else the total usage, else the events with output.
   // Usage that stands still while most of the output comes is a total.
   void finish();
 
   bool has_finish_reason() const { return !record_->finish_reason.empty(); }
+  bool has_output() const { return num_output_events_ > 0; }
   // The answer without its reasoning, as a later turn repeats it; only where texts are kept.
   const std::string& answer_text() const { return answer_text_; }
 
  private:
+  void take_totals(const EventFields& event, Nanos now);
   bool brings_output(const EventFields& event);
   int64_t count_tokens(const EventFields& event, bool has_output);
   void keep_text(const EventFields& event);
@@ -44,6 +49,7 @@ class AnswerLog {
 
   RequestRecord* record_ = nullptr;
   AnswerLogOptions options_;
+  bool is_whole_ = false;         // the answer came in one piece
   bool has_usage_deltas_ = true;  // every event with output had usage so far
   bool has_ids_ = true;           // every event with output had token ids so far
   bool has_usage_in_events_ = false;

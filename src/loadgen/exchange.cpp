@@ -192,7 +192,7 @@ void Exchange::complete_answer(Nanos now, EventReader& reader) {
   if (!answer->has_choices && !answer->is_native) {
     return fail(FailureKind::kMalformed, "the answer has no choices: " + one_line(body_), now);
   }
-  num_new_tokens_ += log_.add(*answer, now);
+  num_new_tokens_ += log_.add_whole(*answer, now);
   has_done_ = true;
   settle(now);
 }
@@ -211,7 +211,7 @@ void Exchange::settle(Nanos now) {
     );
   }
   log_.finish();
-  if (record_.num_output_tokens == 0 && !record_.first_text) {
+  if (record_.num_output_tokens == 0 && !log_.has_output()) {
     return fail(FailureKind::kEmpty, "the answer has no token", now);
   }
   has_ended_ = true;

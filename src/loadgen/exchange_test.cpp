@@ -208,19 +208,30 @@ TEST(Exchange, NativeTextsAreCumulative) {
   EXPECT_EQ(pieces.text, "abc");
 }
 
-TEST(Exchange, AWholeAnswerIsOneChunk) {
+// Whether a stream was asked for or not: such a row once had a TTFT of its E2E, and an ITL of 0.
+TEST(Exchange, AWholeAnswerHasNoTimesOfItsTokensButTheLast) {
   const std::string body =
       R"({"choices":[{"text":"abc","finish_reason":"stop"}],"usage":{"prompt_tokens":3,)"
       R"("completion_tokens":5}})";
-  const RequestRecord record = record_of(
-      {peer_answer(200, body, "application/json")}, {.is_streamed = false, .keeps_texts = true}
-  );
-  EXPECT_EQ(record.outcome, Outcome::kCompleted) << record.error;
-  EXPECT_EQ(record.num_output_tokens, 5);
-  EXPECT_EQ(record.output_source, TokenSource::kUsage);
-  EXPECT_EQ(record.text, "abc");
-  EXPECT_EQ(record.first_token, Nanos(10));
-  EXPECT_EQ(record.chunks.size(), 1u);
+  for (const bool is_streamed : {false, true}) {
+    const RequestRecord record = record_of(
+        {peer_answer(200, body, "application/json")},
+        {.is_streamed = is_streamed, .keeps_texts = true}
+    );
+    EXPECT_EQ(record.outcome, Outcome::kCompleted) << record.error;
+    EXPECT_TRUE(record.came_whole());
+    EXPECT_EQ(record.num_output_tokens, 5);
+    EXPECT_EQ(record.output_source, TokenSource::kUsage);
+    EXPECT_EQ(record.text, "abc");
+    EXPECT_EQ(record.finish_reason, "stop");
+    for (const std::optional<Nanos>& time :
+         {record.first_chunk, record.first_text, record.first_token, record.first_answer}) {
+      EXPECT_EQ(time, std::nullopt);
+    }
+    EXPECT_EQ(record.last_token, Nanos(10));
+    EXPECT_EQ(record.ended, Nanos(10));
+    EXPECT_TRUE(record.chunks.empty());
+  }
 }
 
 struct Failing {

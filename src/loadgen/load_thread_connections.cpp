@@ -120,7 +120,7 @@ void LoadThread::on_closed(LoadConnection& connection, const ConnectionFailure& 
 void LoadThread::sample(
     const RequestRecord& record, std::optional<Nanos> last_token, int64_t num_tokens
 ) {
-  if (!record.last_token) return;
+  if (!record.first_token || !record.last_token) return;
   if (!last_token) {
     live_samples_.add_ttft(*record.last_token, *record.first_token - record.sent);
   } else if (++num_sample_reads_ % kReadsPerSample == 0) {

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "results/formulas.h"
+
 namespace millrace::bench {
 namespace {
 
@@ -11,7 +13,8 @@ double seconds(Nanos time) {
 
 // One tool's reading of a request's clock.
 struct Reading {
-  std::optional<Nanos> first, last;
+  std::optional<Nanos> first;
+  Nanos last{0};
 };
 
 // Gaps between the chunks from `first` on.
@@ -35,11 +38,12 @@ std::string error_of(const RequestRecord& request) {
 void add_request(RequestArrays& arrays, const RequestRecord& request, const Reading& reading) {
   arrays.input_lens.push_back(request.num_prompt_tokens.value_or(request.num_prompt_tokens_planned)
   );
-  const bool is_good = request.outcome == Outcome::kCompleted && reading.first && reading.last;
+  const bool is_good = request.outcome == Outcome::kCompleted;
+  const bool has_first = is_good && reading.first;
   arrays.output_lens.push_back(is_good ? request.num_output_tokens : int64_t{0});
-  arrays.ttfts.push_back(is_good ? seconds(*reading.first - request.sent) : 0.0);
-  arrays.itls.push_back(is_good ? gaps_after(request, *reading.first) : json::array());
-  arrays.latencies.push_back(is_good ? seconds(*reading.last - request.sent) : 0.0);
+  arrays.ttfts.push_back(has_first ? seconds(*reading.first - request.sent) : 0.0);
+  arrays.itls.push_back(has_first ? gaps_after(request, *reading.first) : json::array());
+  arrays.latencies.push_back(is_good ? seconds(reading.last - request.sent) : 0.0);
   arrays.start_times.push_back(seconds(request.sent));
   arrays.queue_times.push_back(seconds(request.sent - request.scheduled));
   arrays.texts.push_back(json::value(request.text));
@@ -52,7 +56,8 @@ RequestArrays vllm_request_arrays(const PointRecord& record) {
   RequestArrays arrays;
   for (const RequestRecord& request : record.requests) {
     if (request.phase != Phase::kMeasured) continue;
-    add_request(arrays, request, {.first = request.first_chunk, .last = request.last_chunk});
+    const Nanos last = request.last_chunk.value_or(request.ended);
+    add_request(arrays, request, {.first = request.first_chunk, .last = last});
   }
   return arrays;
 }
@@ -61,7 +66,7 @@ RequestArrays sglang_request_arrays(const PointRecord& record) {
   RequestArrays arrays;
   for (const RequestRecord& request : record.requests) {
     if (request.phase != Phase::kMeasured) continue;
-    add_request(arrays, request, {.first = request.first_text, .last = request.ended});
+    add_request(arrays, request, {.first = first_text_or_whole(request), .last = request.ended});
   }
   return arrays;
 }

@@ -375,6 +375,18 @@ TEST(VllmJson, HasDetailsOfMeasuredRequestsAlone) {
       text, HasSubstr("\"generated_texts\": [\"a\\\"b\", \"\"], \"errors\": [\"\", \"HTTP 500\"]")
   );
   EXPECT_THAT(text, Not(HasSubstr("e2el_including_client_queue")));
+  PointRecord whole = record;
+  for (RequestRecord& request : whole.requests) {
+    request.first_chunk = request.first_text = request.last_chunk = std::nullopt;
+  }
+  EXPECT_THAT(
+      vllm_json(full_row(), &whole),
+      HasSubstr("\"output_lens\": [2, 0], \"ttfts\": [0, 0], \"itls\": [[], []], "
+                "\"latencies\": [0.05, 0]")
+  );
+  EXPECT_THAT(
+      sglang_json(full_row(), &whole), HasSubstr("\"ttfts\": [0.05, 0], \"itls\": [[], []]")
+  );
   EXPECT_THAT(
       sglang_json(full_row(), &record), HasSubstr("\"ttfts\": [0.02, 0], \"itls\": [[0.02], []]")
   );

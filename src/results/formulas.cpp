@@ -81,7 +81,7 @@ RequestFigures sglang_figures(const RequestRecord& request, bool is_native) {
   RequestFigures figures = started(request, request.ended);
   // What was asked for; the server's count is not looked at.
   figures.num_input_tokens = request.num_prompt_tokens_planned;
-  figures.first = request.first_text;
+  figures.first = first_text_or_whole(request);
   if (figures.first) figures.ttft = measured(request.admitted, *figures.first);
   figures.tpot = time_per_later_token(figures);
   const std::vector<Chunk> chunks = content_chunks(request, request.first_text);
@@ -134,7 +134,8 @@ RequestFigures aiperf_figures(const RequestRecord& request) {
 
 RequestFigures grid_figures(const RequestRecord& request) {
   RequestFigures figures = started(request, request.ended);
-  figures.first = request.first_text ? request.first_text : request.first_chunk;
+  figures.first = first_text_or_whole(request);
+  if (!figures.first) figures.first = request.first_chunk;
   if (figures.first) figures.ttft = measured(request.admitted, *figures.first);
   return figures;
 }
@@ -145,7 +146,7 @@ void make_weights_whole(std::vector<Gap>& gaps, const RequestRecord& request) {
   for (Gap& gap : gaps) gap.weight = 1.0;
 }
 
-RequestFigures millrace_figures(const RequestRecord& request) {
+RequestFigures millrace_figures(const PointPlan& plan, const RequestRecord& request) {
   const bool is_censored = request.outcome == Outcome::kUnfinished;
   RequestFigures figures;
   const Nanos last = is_censored ? request.ended : request.last_token.value_or(request.ended);
@@ -154,7 +155,7 @@ RequestFigures millrace_figures(const RequestRecord& request) {
   figures.num_output_tokens = request.num_output_tokens;
   figures.first = request.first_token ? request.first_token : request.first_text;
   // A first token that came is no less known because the rest did not.
-  const bool is_first_missing = !figures.first && is_censored;
+  const bool is_first_missing = !figures.first && is_censored && plan.is_streamed;
   if (const Nanos first = figures.first.value_or(last); figures.first || is_first_missing) {
     figures.ttft = measured(request.sent, first, is_first_missing);
     figures.ttft_scheduled = measured(request.scheduled, first, is_first_missing);
@@ -182,7 +183,7 @@ RequestFigures request_figures(
 ) {
   switch (formulas) {
     case Formulas::kMillrace:
-      return millrace_figures(request);
+      return millrace_figures(plan, request);
     case Formulas::kVllm:
       return vllm_figures(request);
     case Formulas::kSglang:
@@ -197,6 +198,10 @@ RequestFigures request_figures(
       return grid_figures(request);
   }
   CHECK(false, "formulas of no tool");
+}
+
+std::optional<Nanos> first_text_or_whole(const RequestRecord& request) {
+  return request.came_whole() ? request.ended : request.first_text;
 }
 
 Quantiles quantiles_of(Formulas formulas) {

@@ -52,6 +52,10 @@ RequestFigures request_figures(
     Formulas formulas, const PointPlan& plan, const RequestRecord& request
 );
 
+// SGLang's first token and the published grid's: the first text, of an answer that came whole its
+// end. none: no text came.
+std::optional<Nanos> first_text_or_whole(const RequestRecord& request);
+
 // How the samples of all requests become figures.
 Quantiles quantiles_of(Formulas formulas);
 

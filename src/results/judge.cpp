@@ -20,6 +20,9 @@ constexpr int64_t kWavesMin = 10;
 // A cache keeps whole blocks only, and the last token of a prompt is always computed.
 constexpr double kHitTokensOff = 33.0;
 constexpr double kHitShareOff = 0.05;
+// What an event of a token takes to arrive behind another where both come in one piece: 250 bytes
+// at 25 MB/s. No server computes a token in that time.
+constexpr Nanos kEventTime{10'000};
 
 double share(int64_t part, size_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
@@ -294,6 +297,35 @@ void judge_prefix_hits(const Evidence& evidence) {
   );
 }
 
+// Held back until its end, by the server or by a proxy that collects: in one object, or all events
+// together. REQUIRES: it has several tokens.
+bool came_at_once(const RequestRecord& request) {
+  if (!request.first_token || !request.last_token) return true;
+  return *request.last_token - *request.first_token <= kEventTime * (request.num_output_tokens - 1);
+}
+
+void judge_streaming(const Evidence& evidence) {
+  if (!evidence.record.plan.is_streamed) return;
+  int64_t num_of_several = 0;
+  int64_t num_at_once = 0;
+  for (const RequestRecord* request : evidence.completed) {
+    if (request->num_output_tokens < 2) continue;
+    ++num_of_several;
+    if (came_at_once(*request)) ++num_at_once;
+  }
+  if (2 * num_at_once <= num_of_several) return;
+  evidence.add(
+      Trust::kInvalid,
+      "not_streamed",
+      fmt::format(
+          "{} of {} answers of several tokens came at once, not as a stream: there are no times of "
+          "their tokens",
+          num_at_once,
+          num_of_several
+      )
+  );
+}
+
 void judge_token_source(const Evidence& evidence) {
   const auto num_guessed = std::count_if(
       evidence.completed.begin(),
@@ -372,6 +404,7 @@ Verdict judge(const PointRecord& record, const PointSummary& ours) {
         judge_output_length,
         judge_prompt_length,
         judge_prefix_hits,
+        judge_streaming,
         judge_token_source,
         judge_rate,
         judge_client_use,

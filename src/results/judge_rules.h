@@ -32,6 +32,7 @@ void judge_unfinished(const Evidence& evidence);     // "unfinished"
 void judge_output_length(const Evidence& evidence);  // "output_length"
 void judge_prompt_length(const Evidence& evidence);  // "prompt_length"
 void judge_prefix_hits(const Evidence& evidence);    // "prefix_hits"
+void judge_streaming(const Evidence& evidence);      // "not_streamed"
 void judge_token_source(const Evidence& evidence);   // "token_source"
 void judge_sample_size(const Evidence& evidence);    // "few_samples", "short_run"
 

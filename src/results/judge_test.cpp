@@ -273,6 +273,25 @@ TEST(Judge, FindsThatThePlannedHitsWereMissed) {
   expect_finding(record, "prefix_hits", Trust::kWarn, "does not say");
 }
 
+TEST(Judge, FindsAnswersThatWereNotStreamed) {
+  PointRecord record = good_record();
+  const auto hold_back = [](RequestRecord& request, Nanos takes) {
+    *request.first_token = *request.last_token - takes;
+  };
+  // 9 events behind the first one.
+  for (RequestRecord& request : record.requests) hold_back(request, Nanos(90'001));
+  expect_none(record, "not_streamed");
+  for (size_t i = 0; i < 200; ++i) hold_back(record.requests[i], Nanos(90'000));
+  expect_none(record, "not_streamed");
+  make_whole(record.requests[200]);
+  expect_finding(record, "not_streamed", Trust::kInvalid, "201 of 400 answers of several tokens");
+  record.plan.is_streamed = false;
+  expect_none(record, "not_streamed");
+  // One token is always whole.
+  record = make_closed_loop(4, 400, {.num_chunks = 1});
+  expect_none(record, "not_streamed");
+}
+
 TEST(Judge, FindsGuessedTokens) {
   PointRecord record = good_record();
   expect_none(record, "token_source");

@@ -65,6 +65,7 @@ struct PointPlan {
   std::string backend;    // as --backend
   std::string base_url;
   std::string endpoint;  // "/v1/completions"
+  bool is_streamed = true;
   std::string model;
   std::string tokenizer;
   std::string label, tag;

@@ -34,6 +34,7 @@ PointRecord full_record() {
       .backend = "openai",
       .base_url = "http://h:1",
       .endpoint = "/v1/completions",
+      .is_streamed = false,
       .model = "m\"\n\xC3\xA9",
       .tokenizer = "t",
       .label = "l",

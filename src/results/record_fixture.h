@@ -47,6 +47,13 @@ inline RequestRecord make_request(const MadeRequest& made) {
   return request;
 }
 
+// The same answer in one JSON object.
+inline void make_whole(RequestRecord& request) {
+  request.first_chunk = request.first_text = request.first_token = request.first_answer =
+      request.last_chunk = std::nullopt;
+  request.chunks.clear();
+}
+
 // A closed loop of `concurrency` slots without a pause, `num_requests` in all, that nothing is
 // wrong with.
 inline PointRecord make_closed_loop(int64_t concurrency, int64_t num_requests, MadeRequest made) {

@@ -64,6 +64,7 @@ void list_fields(Archive& archive, Part& part) requires
   archive.field("backend", part.backend);
   archive.field("base_url", part.base_url);
   archive.field("endpoint", part.endpoint);
+  archive.field("is_streamed", part.is_streamed);
   archive.field("model", part.model);
   archive.field("tokenizer", part.tokenizer);
   archive.field("label", part.label);

@@ -68,9 +68,10 @@ struct RequestRecord {
   int64_t session = 0;
   int32_t turn = 0;  // of its session
 
-  Nanos scheduled{0};                 // when the load's shape wanted it sent
-  Nanos admitted{0};                  // when the limit of concurrency let it go
-  Nanos sent{0};                      // its first byte was written
+  Nanos scheduled{0};  // when the load's shape wanted it sent
+  Nanos admitted{0};   // when the limit of concurrency let it go
+  Nanos sent{0};       // its first byte was written
+  // Of a stream. An answer that came whole, in one JSON object, has but its last token.
   std::optional<Nanos> first_chunk;   // the first event with choices, though it be empty
   std::optional<Nanos> first_text;    // the first with text, reasoning or a tool call in it
   std::optional<Nanos> first_token;   // the first that brought a token by `output_source`
@@ -95,6 +96,7 @@ struct RequestRecord {
   std::string finish_reason;
   std::string text;  // only where texts are kept
 
+  bool came_whole() const { return outcome == Outcome::kCompleted && !first_chunk; }
   friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
 };
 

@@ -362,8 +362,9 @@ class Summarizer {
       num_gaps += gap.weight;
     }
     const bool has_good_itl = !goals.itl_ms || num_gaps == 0.0 || gaps / num_gaps <= *goals.itl_ms;
-    return meets(is_open ? figures.ttft_scheduled : figures.ttft, goals.ttft_ms) &&
-           meets(is_open ? figures.e2e_scheduled : figures.e2e, goals.e2e_ms) &&
+    const auto& e2e = is_open ? figures.e2e_scheduled : figures.e2e;
+    const auto& ttft = is_open ? figures.ttft_scheduled : figures.ttft;
+    return meets(ttft ? ttft : e2e, goals.ttft_ms) && meets(e2e, goals.e2e_ms) &&
            meets(figures.tpot, goals.tpot_ms) && has_good_itl;
   }
 

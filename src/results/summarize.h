@@ -23,7 +23,8 @@ struct SummaryOptions {
 // Figures of the measured phase, with the verdict, which is the same under all formulas.
 // Deterministic. A record without one completed request has a summary too: its verdict says so.
 // Goodput of our own formulas is by the schedule where the load is open (constant, gamma, trace),
-// else by the sending; a request without that figure meets that goal.
+// else by the sending; a request without that figure meets that goal, but for TTFT, which is at
+// most E2E where an answer came whole.
 PointSummary summarize(const PointRecord& record, const SummaryOptions& options = {});
 
 }  // namespace millrace::bench

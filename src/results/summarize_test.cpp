@@ -69,6 +69,36 @@ TEST(Summarize, SharesTheTotalWhereNothingElseIsKnown) {
   EXPECT_DOUBLE_EQ(*row.tokens_per_chunk, 4.0);
 }
 
+TEST(Summarize, HasNoTimesOfTokensWhereAnswersCameWhole) {
+  PointRecord record = record_of_forty();
+  record.plan.is_streamed = false;
+  for (RequestRecord& request : record.requests) make_whole(request);
+  // No less is known of the others' first tokens for one that did not come.
+  record.requests.back().outcome = Outcome::kUnfinished;
+  record.requests.back().last_token = std::nullopt;
+  for (const Formulas formulas :
+       {Formulas::kMillrace, Formulas::kVllm, Formulas::kGuidellm, Formulas::kAiperf}) {
+    const PointSummary row = summarize(record, {.formulas = formulas});
+    EXPECT_FALSE(row[Metric::kTtft].has_value());
+    EXPECT_FALSE(row[Metric::kItl].has_value());
+    EXPECT_FALSE(row[Metric::kIcl].has_value());
+    EXPECT_EQ(row[Metric::kTpot].has_value(), formulas == Formulas::kGuidellm) << "with its TTFT";
+    EXPECT_DOUBLE_EQ(row[Metric::kE2e]->median(), 190.0);
+    EXPECT_GT(*row.output_throughput, 389 / 1.9);
+  }
+  record.plan.goals = {.ttft_ms = 190.0};
+  EXPECT_DOUBLE_EQ(*summarize(record).request_goodput, 39 / 1.9);
+  record.plan.goals = {.ttft_ms = 189.0};
+  EXPECT_DOUBLE_EQ(*summarize(record).request_goodput, 0.0);
+  // SGLang's tool and the grid's have the first text when they have all of it.
+  for (const Formulas formulas : {Formulas::kSglang, Formulas::kGrid}) {
+    const PointSummary row = summarize(record, {.formulas = formulas});
+    EXPECT_DOUBLE_EQ(row[Metric::kTtft]->mean, 190.0);
+    EXPECT_FALSE(row[Metric::kItl].has_value());
+  }
+  EXPECT_DOUBLE_EQ(summarize(record, {.formulas = Formulas::kSglang})[Metric::kTpot]->mean, 0.0);
+}
+
 TEST(Summarize, LeavesWarmUpAndCoolDownOut) {
   PointRecord record = record_of_forty();
   record.requests[0].phase = Phase::kWarmup;

@@ -124,7 +124,7 @@ class CommandsTest(BenchTest):
             self.assertIn("|2/16/8/4 ", done.stdout)
 
     def test_rate_and_compare_two_servers(self):
-        with Mock("--ttft-ms", "5") as fast, Mock("--ttft-ms", "25", "--itl-ms", "2") as slow:
+        with Mock("--ttft-ms", "5", "--itl-ms", "5") as fast, Mock("--ttft-ms", "25", "--itl-ms", "7") as slow:
             both = ("--framework", "slow=" + slow.url, "--framework", "fast=" + fast.url)
             done = self.bench("rate", *both, "--input-len", 16, "--output-len", 8, "--request-rate", "20,inf",
                               "--seconds-per-rate", 1, "--inf-prompts", 8, "--no-calibration", "--jsonl", "p.jsonl")
@@ -140,7 +140,8 @@ class CommandsTest(BenchTest):
                 self.assertIn("| significant", line)
 
     def test_a_server_that_fails_requests_is_not_faster(self):
-        with Mock("--ttft-ms", "20") as good, Mock("--ttft-ms", "2", "--fails-every", "2") as broken:
+        with (Mock("--ttft-ms", "20", "--itl-ms", "5") as good,
+              Mock("--ttft-ms", "2", "--itl-ms", "5", "--fails-every", "2") as broken):
             both = ("--framework", "good=" + good.url, "--framework", "broken=" + broken.url)
             done = self.bench("compare", *both, *SHORT, "--num-prompts", 6, "--max-concurrency", 2, "--rounds", 6)
             page = self.bench("rate", *both, *SHORT, "--request-rate", "inf", "--inf-prompts", 6).stdout

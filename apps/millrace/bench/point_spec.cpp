@@ -51,6 +51,7 @@ PointPlan plan_of(const BenchFlags& flags, const MeasuredServer& server, const P
   plan.base_url =
       (server.target.url.is_tls ? "https://" : "http://") + server.target.url.host_field();
   plan.endpoint = server.target.endpoint;
+  plan.is_streamed = server.target.is_streamed;
   plan.model = server.target.model;
   plan.tokenizer = server.tokenizer;
   plan.label = flags.output.label;
