@@ -27,6 +27,7 @@ void AnswerLog::start(RequestRecord& record, const AnswerLogOptions& options) {
   num_late_tokens_max_ = 0;
   num_ids_ = 0;
   num_output_events_ = 0;
+  chunks_with_output_.clear();
   native_text_size_ = 0;
   native_text_.clear();
   answer_text_.clear();
@@ -77,7 +78,10 @@ int64_t AnswerLog::add(const EventFields& event, Nanos now) {
     if (!record.first_token) record.first_token = now;
     record.last_token = now;
   }
-  if (options_.keeps_chunks) record.chunks.push_back(Chunk::make(now, num_tokens));
+  if (options_.keeps_chunks) {
+    record.chunks.push_back(Chunk::make(now, num_tokens));
+    chunks_with_output_.push_back(has_output);
+  }
   return num_tokens;
 }
 
@@ -153,8 +157,10 @@ void AnswerLog::finish() {
   } else if (usage_total_) {
     record.output_source = TokenSource::kUsage;
     record.num_output_tokens = *usage_total_;
-    // What each chunk brought is unknown.
-    for (Chunk& chunk : record.chunks) chunk.num_tokens = 0;
+    // Of each chunk it is known whether it brought anything, not how much.
+    for (size_t i = 0; i < record.chunks.size(); ++i) {
+      record.chunks[i].num_tokens = chunks_with_output_[i] ? 1 : 0;
+    }
   } else {
     record.output_source = TokenSource::kChunks;
     record.num_output_tokens = num_output_events_;

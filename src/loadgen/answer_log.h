@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "loadgen/event_fields.h"
 #include "results/request_record.h"
@@ -60,6 +61,7 @@ class AnswerLog {
   Nanos last_text_{0};                 // of the last event with output
   int64_t num_ids_ = 0;
   int64_t num_output_events_ = 0;
+  std::vector<bool> chunks_with_output_;  // [record's chunks]
   size_t native_text_size_ =
       0;                     // of the event before, escapes and all: native texts are cumulative
   std::string native_text_;  // of the event before, where texts are kept

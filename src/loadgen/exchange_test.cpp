@@ -98,14 +98,15 @@ TEST(Exchange, TokenIdsCountWhereUsageDoesNot) {
   EXPECT_EQ(record.num_cached_tokens, 2);
 }
 
-TEST(Exchange, ATotalAloneSaysNothingOfTheChunks) {
-  const RequestRecord record =
-      record_of({peer_head(), peer_text("a"), peer_text("b"), usage_alone(7), peer_end()});
+TEST(Exchange, ATotalAloneSaysOfTheChunksOnlyWhichHadOutput) {
+  const RequestRecord record = record_of(
+      {peer_head(), peer_text("a"), peer_text(""), peer_text("b"), usage_alone(7), peer_end()}
+  );
   EXPECT_EQ(record.output_source, TokenSource::kUsage);
   EXPECT_EQ(record.num_output_tokens, 7);
-  EXPECT_EQ(tokens_of(record), (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_EQ(tokens_of(record), (std::vector<int64_t>{1, 0, 1, 0}));
   EXPECT_EQ(record.first_token, Nanos(20));
-  EXPECT_EQ(record.last_token, Nanos(30));
+  EXPECT_EQ(record.last_token, Nanos(40));
 }
 
 TEST(Exchange, UsageInTheLastEventOnlyIsATotal) {
@@ -125,7 +126,7 @@ TEST(Exchange, UsageThatStandsStillIsATotal) {
     const RequestRecord record = record_of(pieces);
     EXPECT_EQ(record.output_source, TokenSource::kUsage);
     EXPECT_EQ(record.num_output_tokens, 3);
-    EXPECT_EQ(tokens_of(record), (std::vector<int64_t>(tokens_of(record).size(), 0)));
+    EXPECT_EQ(tokens_of(record), (std::vector<int64_t>{1, 1, 1, 0}));
     EXPECT_EQ(record.first_token, Nanos(20));
     EXPECT_EQ(record.last_token, Nanos(40));
   }

@@ -210,11 +210,11 @@ Quantiles quantiles_of(Formulas formulas) {
 
 std::vector<Chunk> content_chunks(const RequestRecord& request, std::optional<Nanos> first) {
   std::vector<Chunk> chunks;
-  const bool is_share_known = std::any_of(
+  const bool is_output_known = std::any_of(
       request.chunks.begin(), request.chunks.end(), [](const Chunk& c) { return c.num_tokens > 0; }
   );
   for (const Chunk& chunk : request.chunks) {
-    if (is_share_known && chunk.num_tokens == 0) continue;
+    if (is_output_known && chunk.num_tokens == 0) continue;
     if (first && chunk.at() < *first) continue;
     if (request.last_token && chunk.at() > *request.last_token) continue;
     chunks.push_back(chunk);
@@ -226,9 +226,11 @@ std::vector<TokenEvent> token_events(const RequestRecord& request, std::span<con
   std::vector<TokenEvent> events;
   const double share =
       static_cast<double>(request.num_output_tokens) / static_cast<double>(chunks.size());
+  const bool is_counted = request.output_source != TokenSource::kUsage;
   for (const Chunk& chunk : chunks) {
     const auto num_tokens = static_cast<double>(chunk.num_tokens);
-    events.push_back({.at = chunk.at(), .num_tokens = chunk.num_tokens > 0 ? num_tokens : share});
+    const bool has_count = is_counted && chunk.num_tokens > 0;
+    events.push_back({.at = chunk.at(), .num_tokens = has_count ? num_tokens : share});
   }
   return events;
 }

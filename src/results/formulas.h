@@ -60,7 +60,7 @@ std::optional<Nanos> first_text_or_whole(const RequestRecord& request);
 Quantiles quantiles_of(Formulas formulas);
 
 // The chunks with content as far as a record can tell: from `first` to the last token, without
-// those that brought nothing where it is known what each brought.
+// those that brought nothing where it is known which did.
 std::vector<Chunk> content_chunks(const RequestRecord& request, std::optional<Nanos> first);
 
 // Each of `chunks` with its tokens: as counted, or, where only the total is known, in equal shares.

@@ -17,8 +17,10 @@ using Nanos = std::chrono::nanoseconds;
 
 // One streamed event that has `choices` (or is a native /generate event).
 struct Chunk {
-  int64_t at_ns : 48;        // as Nanos
-  uint64_t num_tokens : 16;  // that it brought, as TokenSource counts; 0: a role alone, or unknown
+  int64_t at_ns : 48;  // as Nanos
+  // That it brought, as TokenSource counts: with kUsage 1 if it had output, which is its share of
+  // the total. 0: a role alone, or in old records unknown.
+  uint64_t num_tokens : 16;
 
   // What does not fit is cut to what does: 39 hours, 65535 tokens.
   static Chunk make(Nanos at, int64_t num_tokens) {

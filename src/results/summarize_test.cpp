@@ -69,6 +69,26 @@ TEST(Summarize, SharesTheTotalWhereNothingElseIsKnown) {
   EXPECT_DOUBLE_EQ(*row.tokens_per_chunk, 4.0);
 }
 
+// Each second event empty, as of servers that send a token's text late: they once halved the ITL.
+TEST(Summarize, SharesTheTotalAmongTheEventsWithOutput) {
+  PointRecord record = make_closed_loop(1, 10, {.num_chunks = 19});
+  for (RequestRecord& request : record.requests) {
+    request.output_source = TokenSource::kUsage;
+    request.num_output_tokens = 30;
+    for (size_t i = 1; i < 19; i += 2) request.chunks[i].num_tokens = 0;
+  }
+  const PointSummary row = summarize(record);
+  EXPECT_DOUBLE_EQ(row[Metric::kIcl]->mean, 20.0);
+  EXPECT_DOUBLE_EQ(row[Metric::kItl]->mean, 20.0 / 3.0);
+  EXPECT_EQ(row[Metric::kItl]->count, 10 * 9);
+  EXPECT_DOUBLE_EQ(*row.tokens_per_chunk, 3.0);
+  for (const Formulas formulas : {Formulas::kSglang, Formulas::kGuidellm01}) {
+    EXPECT_DOUBLE_EQ(summarize(record, {.formulas = formulas})[Metric::kItl]->mean, 20.0);
+  }
+  // vLLM's tool takes each event with choices for a token.
+  EXPECT_DOUBLE_EQ(summarize(record, {.formulas = Formulas::kVllm})[Metric::kItl]->mean, 10.0);
+}
+
 TEST(Summarize, HasNoTimesOfTokensWhereAnswersCameWhole) {
   PointRecord record = record_of_forty();
   record.plan.is_streamed = false;
