@@ -20,6 +20,10 @@ constexpr int64_t kWavesMin = 10;
 // A cache keeps whole blocks only, and the last token of a prompt is always computed.
 constexpr double kHitTokensOff = 33.0;
 constexpr double kHitShareOff = 0.05;
+// What prompts have in common by themselves, and a cache of single tokens finds: what a tokenizer
+// puts in front (Llama's one, GLM's two), and the first of a random word's tokens where there are
+// few to choose from. Of prompts of 32 tokens that is more than 1 %.
+constexpr double kCommonTokens = 4.0;
 // What an event of a token takes to arrive behind another where both come in one piece: 250 bytes
 // at 25 MB/s. No server computes a token in that time.
 constexpr Nanos kEventTime{10'000};
@@ -282,8 +286,9 @@ void judge_prefix_hits(const Evidence& evidence) {
   const auto& [mean_prompt, found] = *hits;
   const double below = std::max(kHitTokensOff, kHitShareOff * wanted);
   // Where nothing is shared no block can be found; where something is, one more may be.
-  const double above = wanted > 0.0 ? std::max(kHitTokensOff, kShareOff * mean_prompt)
-                                    : kShareOff * mean_prompt + template_tokens(evidence);
+  const double above = wanted > 0.0
+                           ? std::max(kHitTokensOff, kShareOff * mean_prompt)
+                           : kCommonTokens + kShareOff * mean_prompt + template_tokens(evidence);
   if (found >= wanted - below && found <= wanted + above) return;
   evidence.add(
       Trust::kInvalid,

@@ -213,8 +213,10 @@ TEST(Judge, FindsPromptsOfAnotherLength) {
 
 TEST(Judge, FindsHitsThatWereNotToBe) {
   PointRecord record = good_record();
-  for (RequestRecord& request : record.requests) request.num_cached_tokens = 1;
+  for (RequestRecord& request : record.requests) request.num_cached_tokens = 5;
   expect_none(record, "prefix_hits");
+  for (RequestRecord& request : record.requests) request.num_cached_tokens = 6;
+  expect_finding(record, "prefix_hits", Trust::kInvalid, "6.0 of 100.0 tokens");
   for (RequestRecord& request : record.requests) request.num_cached_tokens = 16;
   expect_finding(record, "prefix_hits", Trust::kInvalid, "16.0 of 100.0 tokens");
   // A chat's template is shared whether one wants it or not.
@@ -226,6 +228,17 @@ TEST(Judge, FindsHitsThatWereNotToBe) {
   record.plan.dataset.name = "sharegpt";
   for (RequestRecord& request : record.requests) request.num_cached_tokens = 80;
   expect_none(record, "prefix_hits");
+}
+
+// The published grid's 32/0: what Llama's tokenizer puts in front is 3 % of such a prompt.
+TEST(Judge, AllowsForTokensThatAllPromptsBeginWith) {
+  PointRecord record = make_closed_loop(4, 400, {.num_prompt_tokens = 32});
+  record.plan.dataset.name = "grid";
+  record.plan.dataset.hit_len = 0;
+  for (RequestRecord& request : record.requests) request.num_cached_tokens = 4;
+  expect_none(record, "prefix_hits");
+  for (RequestRecord& request : record.requests) request.num_cached_tokens = 5;
+  expect_finding(record, "prefix_hits", Trust::kInvalid, "5.0 of 32.0 tokens");
 }
 
 // Every session of several turns once was invalid twice: its later prompts are longer than planned
