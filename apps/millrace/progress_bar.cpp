@@ -25,6 +25,10 @@ ProgressBar::~ProgressBar() {
   if (num_steps_shown_ >= 0 || detail_shown_) print_stderr("\r\033[K");
 }
 
+void ProgressBar::say(const std::string& line) const {
+  print_stderr("{}{}\n", is_terminal_ ? "\r\033[K" : "", line);
+}
+
 void ProgressBar::show(double fraction) {
   const int num_steps = std::clamp(static_cast<int>(fraction * kNumSteps), 0, kNumSteps);
   if (!is_terminal_ || num_steps == num_steps_shown_) return;

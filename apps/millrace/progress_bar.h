@@ -25,6 +25,9 @@ class ProgressBar {
   // there is to do.
   void show(std::optional<double> fraction, const std::string& detail);
 
+  // A line that stays, terminal or not; from any thread.
+  void say(const std::string& line) const;
+
  private:
   std::string label_;
   bool is_terminal_;

@@ -26,6 +26,8 @@ constexpr std::chrono::milliseconds kLead{5};
 constexpr int64_t kConnectionsMin = 16;
 constexpr int64_t kConnectionsMax = 4096;
 constexpr int64_t kWarmupsAtOnce = 64;
+// What is over so soon after a stop is not worth a word.
+constexpr std::chrono::milliseconds kStopsSoon{50};
 // Requests worded before the clock where their number is not known.
 constexpr int64_t kReadyMin = 1024;
 
@@ -135,6 +137,7 @@ class LoadRun {
   Result<void> measure(const std::stop_token& stop);
   void begin(TimePoint zero);
   void wait_end(const std::stop_token& stop);
+  bool wait_stopped(TimePoint grace_end);
   void take_unsent(Nanos now);
   void begin_slots(RequestFeed& feed, TimePoint zero, int64_t num_slots, double rampup_seconds);
   std::vector<double> cpu_seconds() const;
@@ -149,6 +152,7 @@ class LoadRun {
   std::unique_ptr<RequestFeed> warmup_feed_, feed_;
   std::vector<std::unique_ptr<LoadThread>> threads_;
   TimePoint zero_;
+  Nanos load_end_{0};  // when nothing new was sent any more, if that ended the point
   std::vector<RequestRecord> warmups_, unsent_;
   LoadResult result_;
 };
@@ -339,6 +343,7 @@ Result<void> LoadRun::measure(const std::stop_token& stop) {
 }
 
 void LoadRun::begin(TimePoint zero) {
+  load_end_ = Nanos(0);
   std::optional<TimePoint> end;
   if (options_.max_duration) end = zero + *options_.max_duration;
   if (is_closed_loop(options_)) {
@@ -357,19 +362,31 @@ void LoadRun::wait_end(const std::stop_token& stop) {
   if (control_.wait_done(stop, end, true)) {
     const bool is_cut_short =
         control_.has_left_out() || (end && Clock::now() >= *end && !feed_->is_exhausted());
-    if (is_cut_short) control_.end(StopReason::kMaxSeconds);
+    if (!is_cut_short) return;
+    control_.end(StopReason::kMaxSeconds);
+    load_end_ = *end - zero_;
     return;
   }
-  control_.end(stop.stop_requested() ? StopReason::kInterrupted : StopReason::kMaxSeconds);
-  for (const auto& thread : threads_) thread->drain();
-  take_unsent(Clock::now() - zero_);
-  const TimePoint grace_end =
-      Clock::now() + (control_.is_server_gone() ? Nanos(0) : options_.grace);
   const bool is_interrupted = stop.stop_requested();
+  control_.end(is_interrupted ? StopReason::kInterrupted : StopReason::kMaxSeconds);
+  const TimePoint now = Clock::now();
+  load_end_ = std::min(now, end.value_or(now)) - zero_;
+  for (const auto& thread : threads_) thread->drain();
+  take_unsent(now - zero_);
+  const TimePoint grace_end = now + (control_.is_server_gone() ? Nanos(0) : options_.grace);
   // A stop that comes only now cuts the grace short.
-  if (control_.wait_done(is_interrupted ? std::stop_token() : stop, grace_end, false)) return;
+  if (is_interrupted ? wait_stopped(grace_end) : control_.wait_done(stop, grace_end, false)) return;
   for (const auto& thread : threads_) thread->cut();
   control_.wait_done({}, std::nullopt, false);
+}
+
+// As LoadControl::wait_done(), but says so if it takes a while.
+bool LoadRun::wait_stopped(TimePoint grace_end) {
+  const TimePoint soon = std::min(grace_end, Clock::now() + kStopsSoon);
+  if (control_.wait_done(options_.cut, soon, false)) return true;
+  if (soon == grace_end || options_.cut.stop_requested()) return false;
+  if (options_.on_stopping) options_.on_stopping(control_.num_holds());
+  return control_.wait_done(options_.cut, grace_end, false);
 }
 
 // Open loop: who waited for a place until the end is censored, not forgotten. A burst with a limit
@@ -398,6 +415,7 @@ void LoadRun::fill_result() {
     );
   }
   std::ranges::sort(all, {}, &RequestRecord::index);
+  result_.finished = load_end_;
   bool is_first = true;
   bool has_any_answer = false;
   for (const RequestRecord& record : all) {
@@ -406,7 +424,10 @@ void LoadRun::fill_result() {
     if (record.phase != Phase::kMeasured) continue;
     result_.first_dispatch =
         is_first ? record.admitted : std::min(result_.first_dispatch, record.admitted);
-    result_.finished = is_first ? record.ended : std::max(result_.finished, record.ended);
+    const Nanos last_sign = record.outcome == Outcome::kUnfinished
+                                ? record.last_chunk.value_or(Nanos(0))
+                                : record.ended;
+    result_.finished = std::max(result_.finished, last_sign);
     is_first = false;
   }
   const bool is_dead = !all.empty() && !has_any_answer;

@@ -35,9 +35,10 @@ struct LoadOptions {
   // At most the dataset's size; none: all that it has, without an end until max_duration.
   std::optional<int64_t> num_sessions;
   std::optional<Nanos> max_duration;  // nothing new is sent after it
-  // What is under way after max_duration, or when stopped, may still finish for so long; then it is
-  // cut, and its record is kUnfinished.
+  // What is under way after max_duration, or when stopped, may still finish for so long; then, or
+  // with `cut`, it is cut, and its record is kUnfinished. A stop after max_duration cuts as well.
   Nanos grace{0};
+  std::stop_token cut;
   int64_t max_errors = -1;  // the point ends after more than so many; -1: never
   // guidellm's: closed loop's slots start over so many seconds; the published grid's stagger is
   // between slots.
@@ -48,12 +49,14 @@ struct LoadOptions {
   // Asked now and then, on a thread of the load's own: true ends the point as kPrecise.
   std::function<bool(const std::vector<RequestRecord>& finished)> is_precise;
   std::function<void(const LoadProgress&)> on_progress;
+  // Called by run_load() where it was stopped and waits for so many that are under way.
+  std::function<void(int64_t num_awaited)> on_stopping;
 };
 
 struct LoadResult {
   int64_t started_unix_ns = 0;
   Nanos first_dispatch{0};
-  Nanos finished{0};
+  Nanos finished{0};  // as PointRecord's
   StopReason stop_reason = StopReason::kAllDone;
   // By index: warm-ups first, then the measured, a session's turns one after the other. `session`
   // is the dataset's number. A request that was due and had no turn is kUnfinished with sent ==

@@ -36,6 +36,7 @@ class LoadControl {
   // What is under way holds the phase: a slot, a session, a source of arrivals.
   void add_hold() { num_holds_.fetch_add(1, std::memory_order_relaxed); }
   void release_hold();
+  int64_t num_holds() const { return num_holds_.load(std::memory_order_relaxed); }
 
   // Open loop: the first of the schedule is served first.
   enum class Place {

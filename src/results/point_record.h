@@ -138,7 +138,9 @@ struct PointRecord {
   PointPlan plan;
   int64_t started_unix_ns = 0;  // wall clock at the point's zero
   Nanos first_dispatch{0};      // the clock's origin for durations: the first measured `admitted`
-  Nanos finished{0};            // the last measured end
+  // The last measured end; of a point that was ended, or ran for its time, at least that end. A
+  // wait for answers that then did not come is no part of it.
+  Nanos finished{0};
   StopReason stop_reason = StopReason::kAllDone;
   std::vector<RequestRecord> requests;  // by index; every phase
   ClientUse client;

@@ -103,13 +103,13 @@ class Summarizer {
     });
   }
 
-  // Failed and unfinished requests were under way too.
+  // Failed and unfinished requests were under way too, these until the point's end.
   std::vector<TimeSpan> all_spans() const {
     std::vector<TimeSpan> spans;
     for (const RequestRecord& request : record_.requests) {
-      if (request.phase == Phase::kMeasured) {
-        spans.push_back({.begin = request.sent, .end = request.ended});
-      }
+      if (request.phase != Phase::kMeasured) continue;
+      const Nanos end = std::max(request.sent, std::min(request.ended, record_.finished));
+      spans.push_back({.begin = request.sent, .end = end});
     }
     return spans;
   }

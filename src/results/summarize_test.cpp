@@ -216,6 +216,19 @@ TEST(Summarize, KeepsTheUnfinishedAsCensored) {
   EXPECT_DOUBLE_EQ(vllm[Metric::kE2e]->percentile(99).value(), 190.0);
 }
 
+TEST(Summarize, CountsNoRequestAsUnderWayAfterThePointsEnd) {
+  PointRecord record = record_of_forty();
+  for (size_t i = 36; i < 40; ++i) {
+    record.requests[i].outcome = Outcome::kUnfinished;
+    record.requests[i].ended += from_ms(60'000.0);
+  }
+  const PointSummary row = summarize(record);
+  EXPECT_DOUBLE_EQ(*row.duration_s, 1.9);
+  EXPECT_NEAR(*row.concurrency, 4.0, 1e-9);
+  EXPECT_DOUBLE_EQ(row.steady->high, 1.9);
+  EXPECT_DOUBLE_EQ(row[Metric::kE2e]->max, 60'190.0);
+}
+
 TEST(Summarize, CanLookAtTheSteadyWindowAlone) {
   PointRecord record = make_closed_loop(10, 100, {});
   // One at a time before, slowly.

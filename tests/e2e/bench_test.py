@@ -39,14 +39,14 @@ class Mock:
     def __enter__(self):
         return self
 
-    def wait_for_answers(self, number):
+    def wait_for(self, number, metric="vllm:request_success_total"):
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             with urllib.request.urlopen(self.url + "/metrics") as answer:
-                if int(re.search(r"^vllm:request_success_total\S* (\d+)", answer.read().decode(), re.M)[1]) >= number:
+                if int(re.search(rf"^{metric}\S* (\d+)", answer.read().decode(), re.M)[1]) >= number:
                     return
             time.sleep(0.05)
-        raise AssertionError(f"the mock has not given {number} answers within {PATIENCE_S} s")
+        raise AssertionError(f"{metric} of the mock has not reached {number} within {PATIENCE_S} s")
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGINT)
@@ -333,7 +333,7 @@ class BadInputTest(BenchTest):
             run = subprocess.Popen([BINARY, "bench", "serve", "--base-url", mock.url, *SHORT, "--num-prompts", "9000",
                                     "--max-concurrency", "2", "--records", "r.jsonl"], cwd=self.folder, env=ENVIRONMENT,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            mock.wait_for_answers(30)  # more than warm-up takes
+            mock.wait_for(30)  # more than warm-up takes
             run.send_signal(signal.SIGINT)
             said = run.communicate(timeout=PATIENCE_S)[1]
         self.assertEqual(run.returncode, 130, said)
@@ -350,6 +350,21 @@ class BadInputTest(BenchTest):
             out, err = run.communicate(timeout=PATIENCE_S)
         self.assertEqual(run.returncode, 130, err)
         self.assertIn("capacity: not found; interrupted\n", out)
+
+    def test_interrupted_twice_against_a_server_that_hangs(self):
+        with Mock("--itl-ms", "600000") as mock:
+            run = subprocess.Popen([BINARY, "bench", "serve", "--base-url", mock.url, *SHORT, "--num-prompts", "8",
+                                    "--max-concurrency", "2", "--num-warmups", "0", "--grace-sec", "600"],
+                                   cwd=self.folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True)
+            mock.wait_for(2, "vllm:num_requests_running")
+            run.send_signal(signal.SIGINT)
+            self.assertEqual(run.stderr.readline(),
+                             "stopping: waiting up to 600 s for 2 requests; Ctrl-C again cuts them\n")
+            run.send_signal(signal.SIGINT)
+            said = run.communicate(timeout=PATIENCE_S)[1]
+        self.assertEqual(run.returncode, 130, said)
+        self.assertIn("2 of 2 requests (100.00 %) were under way at the end", said)
 
     def test_one_line_each(self):
         (self.folder / "bad.jsonl").write_text('{"prompt": "a", "output_tokens": 3}\noops\n')

@@ -75,7 +75,10 @@ Result<std::unique_ptr<BenchRun>> BenchRun::start(const BenchFlags& flags, std::
   Result<std::unique_ptr<InterruptSignal>> signal = InterruptSignal::make({SIGINT, SIGTERM});
   if (!signal) return signal.error();
   run->signal_ = *std::move(signal);
-  run->signal_->set_handler([stop = run->stop_]() mutable { stop.request_stop(); });
+  // The first ends the point, and what is under way may finish; the next one cuts that as well.
+  run->signal_->set_handler([stop = run->stop_, cut = run->cut_]() mutable {
+    if (!stop.request_stop()) cut.request_stop();
+  });
   return run;
 }
 
@@ -90,6 +93,14 @@ Result<const PointRecord*> BenchRun::measure(
   std::optional<ProgressBar> bar(spec.name.empty() ? "measuring" : spec.name);
   options.load.on_progress = [&](const LoadProgress& progress) {
     show(*bar, progress, options.load.max_duration);
+  };
+  options.load.cut = cut_.get_token();
+  options.load.on_stopping = [&](int64_t num_awaited) {
+    bar->say(fmt::format(
+        "stopping: waiting up to {} s for {} requests; Ctrl-C again cuts them",
+        flags_.load.grace_s,
+        num_awaited
+    ));
   };
   if (flags_.load.precision) {
     options.load.is_precise = precision_test(options.plan, *flags_.load.precision);

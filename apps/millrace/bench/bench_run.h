@@ -22,7 +22,8 @@ namespace millrace::bench {
 inline constexpr int kExitNotTrusted = 4;  // with --strict
 inline constexpr int kExitInterrupted = 130;
 
-// Used by one thread; owns Ctrl-C while it lives.
+// Used by one thread; owns Ctrl-C while it lives: the first ends the run, and what is under way may
+// finish for --grace-sec; the second does not wait for it.
 class BenchRun {
  public:
   // `command`: as it was typed, for the record.
@@ -70,7 +71,7 @@ class BenchRun {
   std::string command_;
   uint64_t nonce_;
   std::unique_ptr<InterruptSignal> signal_;
-  std::stop_source stop_;
+  std::stop_source stop_, cut_;
   std::vector<std::unique_ptr<PointRecord>> records_;
   std::optional<Error> failure_;  // the first that was noted
 };
