@@ -258,7 +258,8 @@ struct PlainFigures {
   double output_throughput = 0.0, request_throughput = 0.0;         // per second
 };
 
-PlainFigures figures_of(const std::map<int64_t, MockTimes>& actual) {
+// `first_due`: when the load's first request was, after its zero.
+PlainFigures figures_of(const std::map<int64_t, MockTimes>& actual, Nanos first_due) {
   std::vector<double> ttft;
   std::vector<double> itl;
   std::vector<double> tpot;
@@ -278,7 +279,7 @@ PlainFigures figures_of(const std::map<int64_t, MockTimes>& actual) {
     begin = std::min(begin, times.read);
     end = std::max(end, times.read + times.tokens.back());
   }
-  const double seconds = std::chrono::duration<double>(end - begin).count();
+  const double seconds = std::chrono::duration<double>(end - begin + first_due).count();
   return {
       .ttft_ms = plain_median(ttft),
       .itl_ms = plain_median(itl),
@@ -340,7 +341,8 @@ Deviation measure_deviation(Protocol protocol, const LoadOptions& load) {
   const PointSummary row = summarize(record, {.num_resamples = 0});
   EXPECT_EQ(row.num_completed, *load.num_sessions);
   EXPECT_EQ(row.num_output_tokens, row[Metric::kOutputLen]->sum);
-  return deviation_of(row, figures_of(times_by_length(*server)));
+  const Nanos first_due = load.load.is_open_loop() ? schedule_of(load).front() : Nanos(0);
+  return deviation_of(row, figures_of(times_by_length(*server), first_due));
 }
 
 // 0.1 ms and 0.1 % are what the tool promises on a machine that does nothing else. Of several

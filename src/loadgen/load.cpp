@@ -75,6 +75,12 @@ Result<void> check(const LoadOptions& options, const Dataset& dataset) {
   return {};
 }
 
+// vLLM's equal gaps come before the requests, guidellm's behind them.
+ArrivalKind arrival_kind(const LoadPlan& load) {
+  const bool begins_at_once = load.kind == LoadKind::kConstant && !std::isinf(load.burstiness);
+  return begins_at_once ? ArrivalKind::kConstant : ArrivalKind::kGamma;
+}
+
 Result<std::unique_ptr<Arrivals>> arrivals_of(const LoadOptions& options) {
   const LoadPlan& load = options.load;
   const bool is_drawn = load.kind == LoadKind::kConstant || load.kind == LoadKind::kGamma;
@@ -86,7 +92,7 @@ Result<std::unique_ptr<Arrivals>> arrivals_of(const LoadOptions& options) {
     return invalid_argument(fmt::format("'{}' is no ramp: linear or exponential", load.ramp));
   }
   return make_arrivals({
-      .kind = load.kind == LoadKind::kConstant ? ArrivalKind::kConstant : ArrivalKind::kGamma,
+      .kind = arrival_kind(load),
       .request_rate = load.request_rate,
       .burstiness = load.burstiness,
       .num_requests = options.num_sessions,

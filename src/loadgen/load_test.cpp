@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <set>
 #include <string>
 #include <thread>
@@ -177,6 +178,12 @@ TEST(Load, AnOpenLoopKeepsItsScheduleWhateverTheServerDoes) {
     const Nanos gap = result.requests[i].scheduled - result.requests[i - 1].scheduled;
     EXPECT_NEAR(static_cast<double>(gap.count()), 5e6, 10.0) << "absolute times, not sleeps";
   }
+  EXPECT_EQ(result.requests[0].scheduled, Nanos(0));
+  options.load.burstiness = HUGE_VAL;
+  options.num_sessions = 2;
+  const LoadResult as_vllm = run(target_of(peer.url()), TestDataset(), options);
+  EXPECT_EQ(as_vllm.requests.at(0).scheduled, milliseconds(5));
+  EXPECT_EQ(as_vllm.requests.at(1).scheduled, milliseconds(10));
 }
 
 TEST(Load, PlacesAreGivenFirstComeFirstServed) {

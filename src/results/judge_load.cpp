@@ -33,12 +33,6 @@ constexpr size_t kTrendBlocks = 20;
 using Seconds = std::chrono::duration<double>;
 using Millis = std::chrono::duration<double, std::milli>;
 
-// Arrivals that do not wait for the server.
-bool is_open_loop(const LoadPlan& load) {
-  return load.kind == LoadKind::kConstant || load.kind == LoadKind::kGamma ||
-         load.kind == LoadKind::kTrace;
-}
-
 std::optional<double> median_of(const PointSummary& row, Metric metric) {
   return row[metric] ? row[metric]->percentile(50.0) : std::nullopt;
 }
@@ -208,7 +202,7 @@ void judge_client_use(const Evidence& evidence) {
 void judge_schedule_lag(const Evidence& evidence) {
   const LoadPlan& load = evidence.record.plan.load;
   // Where nothing limits an open loop, being admitted late is the client's own doing.
-  const bool is_held_back = !is_open_loop(load) || load.max_concurrency.has_value();
+  const bool is_held_back = !load.is_open_loop() || load.max_concurrency.has_value();
   std::vector<Sample> lags;
   for (const RequestRecord* request : sent_requests(evidence)) {
     const Nanos wanted =
@@ -236,7 +230,7 @@ void judge_schedule_lag(const Evidence& evidence) {
 
 void judge_client_queue(const Evidence& evidence) {
   const LoadPlan& load = evidence.record.plan.load;
-  if (!is_open_loop(load) || !load.max_concurrency || evidence.measured.empty()) return;
+  if (!load.is_open_loop() || !load.max_concurrency || evidence.measured.empty()) return;
   double queued = 0.0;
   for (const RequestRecord* request : evidence.measured) {
     queued += std::max(0.0, Millis(request->admitted - request->scheduled).count());
@@ -295,7 +289,7 @@ void judge_stationarity(const Evidence& evidence) {
   if (load.kind == LoadKind::kBurst && !load.max_concurrency) return;
   if (!load.ramp.empty() || load.kind == LoadKind::kTrace) return;
   const std::vector<const RequestRecord*> steady =
-      is_open_loop(load) ? without_run_in(evidence) : within_steady_window(evidence);
+      load.is_open_loop() ? without_run_in(evidence) : within_steady_window(evidence);
   if (steady.empty()) return;
   const std::pair<std::string_view, std::optional<Trend>> trends[] = {
       {"TTFT", find_trend(steady, [](const RequestRecord& r) { return r.first_token; })},

@@ -25,12 +25,16 @@ enum class LoadKind {
 struct LoadPlan {
   LoadKind kind = LoadKind::kBurst;
   double request_rate = std::numeric_limits<double>::infinity();  // per second; open loop
-  double burstiness = 1.0;
+  double burstiness = 1.0;  // infinite with kConstant: begins with a gap, as vLLM, not a request
   std::optional<int64_t> max_concurrency;
   std::string ramp;  // "", "linear" or "exponential"
   double ramp_start_rps = 0.0;
   double ramp_end_rps = 0.0;
 
+  // Arrivals do not wait for the server.
+  bool is_open_loop() const {
+    return kind == LoadKind::kConstant || kind == LoadKind::kGamma || kind == LoadKind::kTrace;
+  }
   friend bool operator==(const LoadPlan&, const LoadPlan&) = default;
 };
 
@@ -137,7 +141,7 @@ enum class StopReason {
 struct PointRecord {
   PointPlan plan;
   int64_t started_unix_ns = 0;  // wall clock at the point's zero
-  Nanos first_dispatch{0};      // the clock's origin for durations: the first measured `admitted`
+  Nanos first_dispatch{0};      // the first measured `admitted`: where most durations begin
   // The last measured end; of a point that was ended, or ran for its time, at least that end. A
   // wait for answers that then did not come is no part of it.
   Nanos finished{0};

@@ -40,7 +40,7 @@ std::vector<double> all_ranks(const SummaryOptions& options) {
 class Summarizer {
  public:
   Summarizer(const PointRecord& record, const SummaryOptions& options)
-      : record_(record), options_(options), duration_(point_span(record)) {
+      : record_(record), options_(options), duration_(point_span(record, options.formulas)) {
     summary_.plan = record.plan;
     summary_.formulas = options.formulas;
     summary_.started_unix_ns = record.started_unix_ns;
@@ -60,8 +60,13 @@ class Summarizer {
   }
 
  private:
-  static TimeSpan point_span(const PointRecord& record) {
-    return {.begin = record.first_dispatch, .end = record.finished};
+  // Throughputs are over the time in which load was offered: a schedule's begins at zero, though
+  // its first request comes only after a gap. vLLM's clock starts there whatever the load.
+  static TimeSpan point_span(const PointRecord& record, Formulas formulas) {
+    const bool is_from_zero = formulas == Formulas::kVllm ||
+                              (formulas == Formulas::kMillrace && record.plan.load.is_open_loop());
+    const Nanos first = record.first_dispatch;
+    return {.begin = is_from_zero ? std::min(Nanos(0), first) : first, .end = record.finished};
   }
 
   bool is_ours() const { return options_.formulas == Formulas::kMillrace; }
@@ -350,8 +355,7 @@ class Summarizer {
 
   // Open loop, our goals are those of someone who came when the schedule says.
   bool is_good(const RequestFigures& figures, const Goals& goals) const {
-    const LoadKind kind = record_.plan.load.kind;
-    const bool is_open = is_ours() && kind != LoadKind::kConcurrency && kind != LoadKind::kBurst;
+    const bool is_open = is_ours() && record_.plan.load.is_open_loop();
     const auto meets = [](const std::optional<Measured>& time, std::optional<double> goal) {
       return !goal || !time || time->ms <= *goal;
     };

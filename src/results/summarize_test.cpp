@@ -41,6 +41,23 @@ TEST(Summarize, GivesTheFiguresThatWerePutIn) {
   EXPECT_FALSE(row.cost_per_million_tokens.has_value());
 }
 
+// 5 requests at 1 a second once were 1.26 a second: the gap before the first was left out.
+TEST(Summarize, CountsAScheduleFromItsZero) {
+  PointRecord record = record_of_forty();
+  record.first_dispatch = from_ms(100.0);
+  const auto duration = [&](Formulas formulas) {
+    return *summarize(record, {.formulas = formulas}).duration_s;
+  };
+  EXPECT_DOUBLE_EQ(duration(Formulas::kMillrace), 1.8);
+  EXPECT_DOUBLE_EQ(duration(Formulas::kVllm), 1.9);
+  for (const LoadKind kind : {LoadKind::kGamma, LoadKind::kConstant, LoadKind::kTrace}) {
+    record.plan.load = {.kind = kind, .request_rate = 20.0};
+    EXPECT_DOUBLE_EQ(duration(Formulas::kMillrace), 1.9);
+    EXPECT_DOUBLE_EQ(duration(Formulas::kVllm), 1.9);
+    EXPECT_DOUBLE_EQ(duration(Formulas::kSglang), 1.8);
+  }
+}
+
 TEST(Summarize, DividesAChunksGapAmongItsTokens) {
   const PointSummary row = summarize(make_closed_loop(1, 10, {.tokens_per_chunk = 4}));
   EXPECT_DOUBLE_EQ(row[Metric::kIcl]->mean, 10.0);
