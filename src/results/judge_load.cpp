@@ -271,7 +271,9 @@ void judge_client_floor(const Evidence& evidence) {
   compare("TTFT", floor->ttft_p50_ms, median_of(evidence.ours, Metric::kTtft));
   compare("ITL", floor->itl_p50_ms, median_of(evidence.ours, Metric::kItl));
   const double rate = evidence.ours.request_throughput.value_or(0.0);
-  if (floor->requests_per_s > 0.0 && floor->requests_per_s <= rate) {
+  // An open loop reaches no more than it is asked for; a client that cannot keep up is late.
+  const bool has_limit = !evidence.record.plan.load.is_open_loop() && floor->requests_per_s > 0.0;
+  if (has_limit && floor->requests_per_s <= rate) {
     worst = 1.0;
     message = fmt::format(
         "this client alone reaches {:.1f} requests/s; measured were {:.1f}",

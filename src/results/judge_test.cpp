@@ -409,6 +409,10 @@ TEST(Judge, FindsTheClientsOwnFloor) {
   expect_finding(record, "client_floor", Trust::kInvalid, "2.000 ms of its own to TTFT (2.00 %");
   record.calibration = Calibration{.requests_per_s = 10.0};
   expect_finding(record, "client_floor", Trust::kInvalid, "alone reaches 10.0 requests/s");
+  // The mock's answers that were under way at its end once made any fast open loop invalid.
+  PointRecord open = good_open_record();
+  open.calibration = record.calibration;
+  expect_none(open, "client_floor");
 }
 
 TEST(Judge, FindsTimesThatGrow) {
