@@ -89,7 +89,7 @@ class BatchRun {
     const std::shared_ptr<const StopStrings> stops = stop_strings_of(item.fields);
     for (size_t i = 0; i < n; ++i) {
       live.texts.emplace_back(model_.text.tokenizer, item.fields, item.prompt, stops);
-      show(live, i, live.texts[i].take_echo());
+      show(live, i, live.texts[i].take_echo().text);
     }
     return true;
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "text/unicode.h"
+
 namespace millrace {
 namespace {
 
@@ -22,11 +24,15 @@ ChoiceText::ChoiceText(
     std::shared_ptr<const StopStrings> stops
 )
     : detokenizer_(tokenizer, fields.skip_special_tokens),
+      counts_characters_(fields.sampling.logprobs.has_value()),
       includes_stop_(fields.include_stop_str_in_output),
       num_tokens_before_stop_(fields.sampling.min_tokens) {
   if (stops != nullptr) matcher_.emplace(std::move(stops), includes_stop_);
   if (fields.echo) {
-    for (const TokenId id : prompt) echo_ += detokenizer_.push(id);
+    for (const TokenId id : prompt) {
+      if (counts_characters_) echo_.text_offsets.push_back(text_offset());
+      echo_.text += detokenize(id);
+    }
   } else if (fields.continues_prompt) {
     for (const TokenId id : prompt.last(std::min(prompt.size(), kContextTokens))) {
       detokenizer_.push(id);
@@ -34,9 +40,15 @@ ChoiceText::ChoiceText(
   }
 }
 
+std::string_view ChoiceText::detokenize(TokenId id) {
+  const std::string_view text = detokenizer_.push(id);
+  if (counts_characters_) num_characters_ += static_cast<int64_t>(num_code_points(text));
+  return text;
+}
+
 std::string_view ChoiceText::push(TokenId id) {
   if (has_stopped()) return {};
-  const std::string_view text = detokenizer_.push(id);
+  const std::string_view text = detokenize(id);
   ++num_tokens_;
   if (!matcher_ || num_tokens_ <= num_tokens_before_stop_) return text;
   released_ = matcher_->push(text);

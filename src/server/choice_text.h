@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/id.h"
 #include "engine/engine_event.h"
@@ -43,8 +44,20 @@ class ChoiceText {
   // strings are (include_stop_str_in_output).
   std::string_view push(const TokenEvent& event);
 
+  // Where the next token will stand in the choice's text (with the prompt's, where it is echoed),
+  // in characters; a token that begins within a character stands where that does. Counted before
+  // stop strings are cut off. REQUIRES: logprobs were asked for, finish() has not been called.
+  int64_t text_offset() const {
+    return num_characters_ + static_cast<int64_t>(detokenizer_.num_characters_held());
+  }
+
+  struct Echo {
+    std::string text;
+    std::vector<int64_t> text_offsets;  // of the prompt's tokens; empty: no logprobs asked for
+  };
+
   // The prompt's text, to be shown before all else; empty without echo. Called once, first.
-  std::string take_echo() { return std::exchange(echo_, {}); }
+  Echo take_echo() { return std::exchange(echo_, {}); }
 
   // The rest, once the choice is over; valid as long as this object. Called once, last.
   std::string_view finish();
@@ -55,10 +68,14 @@ class ChoiceText {
   std::optional<std::string> stop_string() const;
 
  private:
+  std::string_view detokenize(TokenId id);
+
   IncrementalDetokenizer detokenizer_;
+  bool counts_characters_;
+  int64_t num_characters_ = 0;                // that the detokenizer gave
   std::optional<StopStringMatcher> matcher_;  // none: no stop strings
   std::string released_;                      // by the matcher, in the last call
-  std::string echo_;
+  Echo echo_;
   bool includes_stop_;
   int32_t num_tokens_before_stop_;
   int32_t num_tokens_ = 0;

@@ -51,7 +51,7 @@ TEST(ChoiceText, EchoesThePromptAheadOfTheText) {
   const std::vector<TokenId> prompt = {'h', 'i', 0xC3};  // ends within a character
   const GenerationFields fields{.stop = {"hi"}, .echo = true};
   ChoiceText choice(tokenizer, fields, prompt, stop_strings_of(fields));
-  EXPECT_EQ(choice.take_echo(), "hi");
+  EXPECT_EQ(choice.take_echo().text, "hi");
   EXPECT_EQ(choice.push(0xA9), "\xC3\xA9");
   EXPECT_FALSE(choice.stop_string()) << "a stop string in the prompt stops nothing";
 }
@@ -65,6 +65,69 @@ TEST(ChoiceText, GoesOnFromThePromptWhereItIsOne) {
   EXPECT_EQ(completion.push(0xA9), "\xC3\xA9");
   ChoiceText chat(tokenizer, {}, prompt, nullptr);
   EXPECT_EQ(chat.push(0xA9), "\xEF\xBF\xBD");
+}
+
+// Where each token stands, its prompt's first, and the whole text.
+struct Placed {
+  std::vector<int64_t> offsets;
+  std::string text;
+};
+
+Placed place(
+    const Tokenizer& tokenizer,
+    GenerationFields fields,
+    const std::vector<TokenId>& prompt,
+    const std::vector<TokenId>& output
+) {
+  fields.sampling.logprobs = 0;
+  ChoiceText choice(tokenizer, fields, prompt, nullptr);
+  ChoiceText::Echo echo = choice.take_echo();
+  Placed placed{std::move(echo.text_offsets), std::move(echo.text)};
+  for (const TokenId id : output) {
+    placed.offsets.push_back(choice.text_offset());
+    placed.text += choice.push(id);
+  }
+  placed.text += choice.finish();
+  return placed;
+}
+
+using Offsets = std::vector<int64_t>;
+
+TEST(ChoiceText, OffsetsCountCharactersOfTheTextThatIsShown) {
+  const Tokenizer tokenizer = make_byte_tokenizer();
+  const std::vector<TokenId> output = {
+      0xE2, 0x82, 0xAC, 'x', kByteTokenizerHello, kByteTokenizerEnd, 'y'};
+  const Placed placed = place(tokenizer, {}, {}, output);
+  EXPECT_EQ(placed.text, "\xE2\x82\xACxHelloy");
+  EXPECT_EQ(placed.offsets, (Offsets{0, 0, 0, 1, 2, 7, 7}));
+  const GenerationFields with_special{.skip_special_tokens = false};
+  EXPECT_EQ(place(tokenizer, with_special, {}, output).offsets, (Offsets{0, 0, 0, 1, 2, 7, 14}));
+  const Placed echoed = place(tokenizer, {.echo = true}, {'h', 'i', 0xC3}, {0xA9, '!'});
+  EXPECT_EQ(echoed.text, "hi\xC3\xA9!");
+  EXPECT_EQ(echoed.offsets, (Offsets{0, 1, 2, 2, 3}));
+}
+
+// The offsets were counted in what tokens hold: a text's first space, which is not shown, was one
+// too many, and bytes that are no UTF-8 had none.
+TEST(ChoiceText, OffsetsAreThoseOfWhatTheDecoderShows) {
+  const Result<Tokenizer> tokenizer = Tokenizer::from_json(
+      R"({"model": {"type": "BPE", "byte_fallback": true, "merges": [], "vocab": {"<unk>": 0,)"
+      R"( "\u2581Once": 1, "\u2581upon": 2, "<0x80>": 3, "<0xC3>": 4, "<0xA9>": 5}},)"
+      R"( "decoder": {"type": "Sequence", "decoders": [)"
+      R"({"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},)"
+      R"( {"type": "ByteFallback"}, {"type": "Fuse"},)"
+      R"( {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}})"
+  );
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const Placed words = place(*tokenizer, {.echo = true}, {1, 2}, {2, 1});
+  EXPECT_EQ(words.text, "Once upon upon Once");
+  EXPECT_EQ(words.offsets, (Offsets{0, 4, 9, 14}));
+  const Placed bytes = place(*tokenizer, {}, {}, {3, 3, 3, 1});
+  EXPECT_EQ(bytes.text, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD Once");
+  EXPECT_EQ(bytes.offsets, (Offsets{0, 1, 2, 3}));
+  const Placed characters = place(*tokenizer, {.continues_prompt = true}, {1}, {4, 5, 4, 5, 2});
+  EXPECT_EQ(characters.text, "\xC3\xA9\xC3\xA9 upon");
+  EXPECT_EQ(characters.offsets, (Offsets{0, 0, 1, 1, 2}));
 }
 
 TEST(ChoiceText, IgnoresStopStringsUntilMinTokens) {

@@ -379,6 +379,7 @@ void GenerationCall::stream(const GenerationProgress::News& news, std::string& o
   if (!is_streaming_) begin_stream(out);
   ChoiceDelta delta{.choice = news.choice, .text = news.text};
   if (news.token != nullptr) delta.tokens = {news.token, 1};
+  if (news.text_offset) delta.text_offsets = {&*news.text_offset, 1};
   if (news.ending) {
     delta.ending = &*news.ending;
     delta.timings = &progress_->timings(news.choice);

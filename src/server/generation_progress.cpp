@@ -33,7 +33,9 @@ GenerationProgress::GenerationProgress(
     usage_.num_prompt_tokens += static_cast<int64_t>(prompts[i].prompt.size());
     for (size_t choice = 0; choice < n; ++choice) {
       choices_.emplace_back(ChoiceText(tokenizer, request.fields, prompts[i].prompt, stops));
-      choices_.back().result.text = choices_.back().text.take_echo();
+      ChoiceText::Echo echo = choices_.back().text.take_echo();
+      choices_.back().result.text = std::move(echo.text);
+      prompts_[i].text_offsets = std::move(echo.text_offsets);
     }
     prompts_[i].num_echo_bytes = choices_.back().result.text.size();
   }
@@ -50,6 +52,7 @@ std::optional<GenerationProgress::News> GenerationProgress::take_token(
   ++usage_.num_output_tokens;
   std::optional<News> news(std::in_place);
   news->choice = index;
+  if (request_.fields.sampling.logprobs) news->text_offset = choice.text.text_offset();
   news->text = choice.text.push(event);
   news->token = &event.token;
   news->is_stopped_by_text = choice.text.has_stopped();
@@ -116,6 +119,7 @@ bool GenerationProgress::is_stop_token_of_request(std::optional<TokenId> id) con
 void GenerationProgress::keep(const News& news) {
   ChoiceResult& result = choices_[static_cast<size_t>(news.choice)].result;
   result.text.append(news.text);
+  if (news.text_offset) result.text_offsets.push_back(*news.text_offset);
   if (news.token != nullptr) result.tokens.push_back(std::move(*news.token));
   if (news.ending) result.ending = *news.ending;
 }

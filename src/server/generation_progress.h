@@ -26,7 +26,9 @@ class GenerationProgress {
     int32_t choice = 0;  // prompt * n + choice of that prompt
     std::string_view text;
     SampledToken* token = nullptr;  // the event's; none at the end of a choice
-    std::optional<Ending> ending;   // the choice is over
+    std::optional<int64_t>
+        text_offset;               // the token's (ChoiceResult), where logprobs were asked for
+    std::optional<Ending> ending;  // the choice is over
     // A stop string was found: the engine is to be told that the choice is over. Its ending comes
     // when the engine says so too, with what it knows: times, and what the prefix cache saved.
     bool is_stopped_by_text = false;

@@ -132,6 +132,16 @@ TEST_F(GenerationProgressTest, EchoComesOnceAndFirst) {
   EXPECT_EQ(progress.take_echo(3), "");
 }
 
+TEST_F(GenerationProgressTest, TokensKnowTheirPlaceWhereLogprobsAreAsked) {
+  request_.fields.echo = true;
+  request_.fields.sampling.logprobs = 0;
+  GenerationProgress progress = make();
+  EXPECT_EQ(progress.prompts()[0].text_offsets, (std::vector<int64_t>{0, 1}));
+  push(progress, 0, 0, "\xC3\xA9x");
+  const GenerationResult result = progress.take_result();
+  EXPECT_EQ(result.prompts[0].choices[0].text_offsets, (std::vector<int64_t>{2, 2, 3}));
+}
+
 TEST_F(GenerationProgressTest, WithoutTokensToMakeNothingIsSaid) {
   request_.max_tokens = 0;
   GenerationProgress progress = make();

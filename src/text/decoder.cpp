@@ -56,6 +56,18 @@ bool fuses(const DecoderStep& step) {
   return std::holds_alternative<DecodeFuse>(step) || std::holds_alternative<DecodeByteLevel>(step);
 }
 
+// Of a run of bytes whose end is not there yet (flush_byte_run()).
+size_t num_characters_of_run(std::string_view run) {
+  size_t num_characters = 0;
+  for (std::string_view rest = run; !rest.empty(); ++num_characters) {
+    const Utf8Sequence sequence = next_utf8_sequence(rest);
+    if (sequence.kind == Utf8Sequence::Kind::kInvalid) return run.size();
+    if (sequence.kind == Utf8Sequence::Kind::kIncomplete) break;
+    rest.remove_prefix(sequence.num_bytes);
+  }
+  return num_characters;
+}
+
 // The longest proper prefix of `pattern` that `text` ends with.
 size_t partial_match_size(std::string_view text, std::string_view pattern) {
   size_t size = std::min(text.size(), pattern.size() - 1);
@@ -111,6 +123,20 @@ bool DecodeStream::is_settled() const {
     if (states_[step].is_first && cares_for_first(step)) return false;
   }
   return true;
+}
+
+size_t DecodeStream::num_characters_held() const {
+  size_t num_characters = num_code_points(output_);
+  for (size_t step = 0; step < states_.size(); ++step) {
+    const DecoderStep& kind = decoder_->steps()[step];
+    const std::string& held = states_[step].held;
+    if (step > fuser_) {
+      num_characters += num_code_points(held);
+    } else if (std::holds_alternative<DecodeByteFallback>(kind)) {
+      num_characters += num_characters_of_run(held);
+    }
+  }
+  return num_characters;
 }
 
 void DecodeStream::push(std::string_view token) {

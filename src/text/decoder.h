@@ -76,6 +76,10 @@ class DecodeStream {
   // streams of a decoder give the same for the same tokens.
   bool is_settled() const;
 
+  // How many characters of the text stand between what take() gave and the next token, as far as
+  // the tokens so far tell: an incomplete character is none yet.
+  size_t num_characters_held() const;
+
  private:
   struct StepState {
     bool is_first = true;  // no token has come yet; only some kinds of step care

@@ -207,6 +207,12 @@ Utf8Sequence next_utf8_sequence(std::string_view bytes) {
   return {Kind::kComplete, lead.num_bytes};
 }
 
+size_t num_code_points(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(text, [](char byte) {
+    return !is_continuation(static_cast<uint8_t>(byte));
+  }));
+}
+
 bool is_valid_utf8(std::string_view bytes) {
   size_t pos = 0;
   while (pos < bytes.size()) {

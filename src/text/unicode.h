@@ -62,6 +62,9 @@ Utf8Sequence next_utf8_sequence(std::string_view bytes);
 
 bool is_valid_utf8(std::string_view bytes);
 
+// The number of code points of `text`. REQUIRES: `text` is valid UTF-8.
+size_t num_code_points(std::string_view text);
+
 // Appends `bytes`, each maximal ill-formed part replaced by one U+FFFD (as Rust's
 // `String::from_utf8_lossy`), and returns how many bytes at the end it left out because they are an
 // incomplete sequence. Where `at_end`, that sequence is replaced too and the answer is 0.

@@ -75,7 +75,12 @@ BENCHMARK(BM_DeltaWithUsageSoFar)->ArgName("api")->DenseRange(0, 1);
 void BM_DeltaWithLogprobs(benchmark::State& state) {
   auto request = request_for(static_cast<Api>(state.range(0)));
   request.fields.sampling.logprobs = 5;
-  measure_deltas(state, request, {.choice = 0, .text = "A", .tokens = one_token()});
+  const int64_t offset = 12;
+  measure_deltas(
+      state,
+      request,
+      {.choice = 0, .text = "A", .tokens = one_token(), .text_offsets = {&offset, 1}}
+  );
 }
 BENCHMARK(BM_DeltaWithLogprobs)->ArgName("api")->DenseRange(0, 1);
 

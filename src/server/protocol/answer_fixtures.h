@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,7 +47,7 @@ inline PromptResult prompt_result(std::vector<TokenId> prompt) {
   return result;
 }
 
-// A result of one prompt, "Hi", with one choice.
+// A result of one prompt, "Hi", with one choice, whose tokens stand one character apart.
 inline GenerationResult result_of(std::string text, std::vector<SampledToken> tokens) {
   GenerationResult result;
   result.usage = {
@@ -58,6 +59,8 @@ inline GenerationResult result_of(std::string text, std::vector<SampledToken> to
   ChoiceResult choice;
   choice.text = std::move(text);
   choice.tokens = std::move(tokens);
+  choice.text_offsets.resize(choice.tokens.size());
+  std::iota(choice.text_offsets.begin(), choice.text_offsets.end(), 0);
   result.prompts.front().choices.push_back(std::move(choice));
   return result;
 }

@@ -50,6 +50,7 @@ ChoiceResult random_choice(const GenerationRequest& request, std::string echo, R
   if (const auto& num_top = request.fields.sampling.logprobs) {
     for (SampledToken& token : choice.tokens) {
       token.logprobs = random_logprobs(token.id, *num_top, random);
+      choice.text_offsets.push_back(static_cast<int64_t>(random.below(64)));
     }
   }
   switch (random.below(4)) {
@@ -88,6 +89,7 @@ Answered random_answer(Api api, Rng& random) {
     PromptResult prompt = prompt_result({'H', 'i'});
     if (made.request.fields.echo && made.request.fields.sampling.logprobs) {
       prompt.prompt_logprobs = {random_logprobs('i', 2, random)};
+      prompt.text_offsets = {0, 1};
     }
     for (int32_t n = 0; n < made.request.fields.sampling.n; ++n) {
       const std::string echo = made.request.fields.echo ? "Hi" : "";
@@ -134,6 +136,10 @@ std::string stream_of(const Answered& made, const Tokenizer& tokenizer, Rng& ran
     const size_t num_tokens = std::min<size_t>(random.below(3), rest.tokens.size());
     delta.text = rest.text.substr(0, size);
     delta.tokens = rest.tokens.first(num_tokens);
+    if (made.request.fields.sampling.logprobs) {
+      const std::span<const int64_t> offsets = rest.choice->text_offsets;
+      delta.text_offsets = offsets.last(rest.tokens.size()).first(num_tokens);
+    }
     rest.text.remove_prefix(size);
     rest.tokens = rest.tokens.subspan(num_tokens);
     rest.is_over = rest.text.empty() && rest.tokens.empty();

@@ -28,12 +28,8 @@ const PromptResult* CompletionWriter::prompt_of(int32_t choice) const {
   return prompt < prompts_.size() ? &prompts_[prompt] : nullptr;
 }
 
-void CompletionWriter::append_logprobs(
-    const PromptResult* prompt,
-    std::span<const SampledToken> tokens,
-    TextOffset& offset,
-    std::string& out
-) const {
+void CompletionWriter::append_logprobs(const PromptResult* prompt, NewTokens news, std::string& out)
+    const {
   out += ",\"logprobs\":";
   if (!request_.fields.sampling.logprobs) {
     out += "null";
@@ -42,11 +38,14 @@ void CompletionWriter::append_logprobs(
   std::vector<TokenAt> places;
   for (size_t i = 0; prompt != nullptr && i < prompt->prompt.size(); ++i) {
     const bool is_known = i > 0 && i <= prompt->prompt_logprobs.size();
-    places.push_back({prompt->prompt[i], {}});
+    places.push_back({.id = prompt->prompt[i], .text_offset = prompt->text_offsets[i]});
     if (is_known) places.back().logprobs = prompt->prompt_logprobs[i - 1];
   }
-  for (const SampledToken& token : tokens) places.push_back({token.id, token.logprobs});
-  logprobs_.append_completion(places, offset, out);
+  for (size_t i = 0; i < news.tokens.size(); ++i) {
+    const SampledToken& token = news.tokens[i];
+    places.push_back({token.id, token.logprobs, news.text_offsets[i]});
+  }
+  logprobs_.append_completion(places, out);
 }
 
 void CompletionWriter::begin(std::span<const PromptResult> prompts, std::string&) {
@@ -54,7 +53,7 @@ void CompletionWriter::begin(std::span<const PromptResult> prompts, std::string&
   if (echoes_logprobs() || request_.return_token_ids) {
     prompts_.assign(prompts.begin(), prompts.end());
   }
-  progress_.resize(static_cast<size_t>(request_.num_choices()));
+  is_begun_.resize(static_cast<size_t>(request_.num_choices()));
 }
 
 void CompletionWriter::delta(const ChoiceDelta& delta, const Usage& usage, std::string& out) {
@@ -89,10 +88,11 @@ void CompletionWriter::delta(const ChoiceDelta& delta, const Usage& usage, std::
 }
 
 void CompletionWriter::append_tokens(const ChoiceDelta& delta, std::string& out) {
-  Progress& progress = progress_[static_cast<size_t>(delta.choice)];
-  const bool is_first = !std::exchange(progress.is_begun, true);
+  const auto choice = static_cast<size_t>(delta.choice);
+  const bool is_first = !is_begun_[choice];
+  is_begun_[choice] = true;
   const PromptResult* prompt = is_first ? prompt_of(delta.choice) : nullptr;
-  append_logprobs(echoes_logprobs() ? prompt : nullptr, delta.tokens, progress.offset, out);
+  append_logprobs(echoes_logprobs() ? prompt : nullptr, {delta.tokens, delta.text_offsets}, out);
   if (!request_.return_token_ids) return;
   if (prompt != nullptr) {
     out += ",\"prompt_token_ids\":";
@@ -118,8 +118,7 @@ void CompletionWriter::append_choice(
   append_json_integer(index, out);
   out += ",\"text\":";
   append_json_string(choice.text, out);
-  TextOffset offset;
-  append_logprobs(echoes_logprobs() ? &prompt : nullptr, choice.tokens, offset, out);
+  append_logprobs(echoes_logprobs() ? &prompt : nullptr, {choice.tokens, choice.text_offsets}, out);
   out += ",\"finish_reason\":";
   append_json_string(choice.ending.finish_reason, out);
   out += ",\"stop_reason\":";

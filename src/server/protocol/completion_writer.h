@@ -25,10 +25,10 @@ class CompletionWriter : public AnswerWriter {
   std::string whole(const GenerationResult& result) override;
 
  private:
-  // Of one choice of a stream.
-  struct Progress {
-    bool is_begun = false;  // its first chunk is out
-    TextOffset offset;
+  // The tokens of one choice that are told at once.
+  struct NewTokens {
+    std::span<const SampledToken> tokens;
+    std::span<const int64_t> text_offsets;  // [num_tokens], where logprobs were asked for
   };
 
   bool echoes_logprobs() const;
@@ -36,12 +36,7 @@ class CompletionWriter : public AnswerWriter {
   // REQUIRES: the chunks tell their tokens.
   void append_tokens(const ChoiceDelta& delta, std::string& out);
   // With the prompt's in front, where `prompt` is given.
-  void append_logprobs(
-      const PromptResult* prompt,
-      std::span<const SampledToken> tokens,
-      TextOffset& offset,
-      std::string& out
-  ) const;
+  void append_logprobs(const PromptResult* prompt, NewTokens news, std::string& out) const;
   void append_choice(
       int32_t index, const PromptResult& prompt, const ChoiceResult& choice, std::string& out
   ) const;
@@ -52,7 +47,7 @@ class CompletionWriter : public AnswerWriter {
   bool tells_tokens_;                     // beside their text
   std::optional<std::string> plain_end_;  // of a chunk behind its text, where it is constant
   std::vector<PromptResult> prompts_;     // of a stream; only if its chunks tell of them
-  std::vector<Progress> progress_;        // [num_choices] of a stream that tells its tokens
+  std::vector<bool> is_begun_;            // [num_choices] of a stream that tells its tokens
 };
 
 }  // namespace millrace

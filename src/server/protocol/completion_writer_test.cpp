@@ -183,7 +183,6 @@ TEST(CompletionWriter, NamesTokensThatAreNoTextByTheirBytes) {
   const json::value logprobs = choice_of(request, result).at("logprobs");
   EXPECT_EQ(logprobs.at("tokens"), parsed(R"(["bytes:\\xc3","bytes:\\xa9",""])"));
   EXPECT_EQ(logprobs.at("top_logprobs").at(0), parsed(R"({"bytes:\\xc3":-0.5,"bytes:\\xc4":-1})"));
-  EXPECT_EQ(logprobs.at("text_offset"), parsed("[0,0,1]"));
 
   request.return_tokens_as_token_ids = true;
   EXPECT_EQ(
@@ -204,21 +203,6 @@ TEST(CompletionWriter, ATokenNameStandsOnceInTheTopLogprobs) {
   );
 }
 
-TEST(CompletionWriter, OffsetsCountCharactersOfTheTextThatIsShown) {
-  GenerationRequest request = completion_request();
-  request.fields.sampling.logprobs = 0;
-  std::vector<SampledToken> tokens;
-  for (const TokenId id : {0xE2, 0x82, 0xAC, 120, kByteTokenizerHello, kByteTokenizerEnd, 121}) {
-    tokens.push_back(logged_token(id, {{id, -1.0F}}));
-  }
-  const GenerationResult result = result_of("\xE2\x82\xACxHelloy", tokens);
-  EXPECT_EQ(choice_of(request, result).at("logprobs").at("text_offset"), parsed("[0,0,0,1,2,7,7]"));
-  request.fields.skip_special_tokens = false;
-  EXPECT_EQ(
-      choice_of(request, result).at("logprobs").at("text_offset"), parsed("[0,0,0,1,2,7,14]")
-  );
-}
-
 TEST(CompletionWriter, EchoedLogprobsBeginWithThoseOfThePrompt) {
   GenerationRequest request = completion_request();
   request.fields.echo = true;
@@ -226,6 +210,8 @@ TEST(CompletionWriter, EchoedLogprobsBeginWithThoseOfThePrompt) {
   request.fields.sampling.prompt_logprobs = 1;
   GenerationResult result = result_of("Hia", {logged_token('a', {{'a', -0.5F}})});
   result.prompts[0].num_echo_bytes = 2;
+  result.prompts[0].text_offsets = {0, 1};
+  result.prompts[0].choices[0].text_offsets = {2};
   result.prompts[0].prompt_logprobs = {{{'i', -3.0F}, {'o', -0.25F}}};
   const json::value expected =
       parsed(R"({"tokens":["H","i","a"],"token_logprobs":[null,-3,-0.5],)"
@@ -237,7 +223,9 @@ TEST(CompletionWriter, EchoedLogprobsBeginWithThoseOfThePrompt) {
   const ChoiceResult& choice = result.prompts[0].choices[0];
   std::string out;
   writer->begin(result.prompts, out);
-  writer->delta({.choice = 0, .text = choice.text, .tokens = choice.tokens}, {}, out);
+  const ChoiceDelta delta = {
+      .text = choice.text, .tokens = choice.tokens, .text_offsets = choice.text_offsets};
+  writer->delta(delta, {}, out);
   EXPECT_EQ(parsed(events_of(out).at(0)).at("choices").at(0).at("logprobs"), expected);
 }
 

@@ -36,6 +36,7 @@ struct ChoiceDelta {
   // The new tokens, with logprobs if they were asked for. Includes a token that ends the choice and
   // is no part of its text.
   std::span<const SampledToken> tokens;
+  std::span<const int64_t> text_offsets;     // as ChoiceResult's
   const Ending* ending = nullptr;            // set with the last delta of a choice
   const SequenceTimings* timings = nullptr;  // set with the last delta too, where they are known
 };
@@ -43,6 +44,9 @@ struct ChoiceDelta {
 struct ChoiceResult {
   std::string text;  // with the prompt's in front, where it was to be echoed
   std::vector<SampledToken> tokens;
+  // Where each token stands in the text, in characters (ChoiceText::text_offset); empty: no
+  // logprobs were asked for.
+  std::vector<int64_t> text_offsets;  // [num_tokens]
   Ending ending;
   SequenceTimings timings;
 };
@@ -50,6 +54,8 @@ struct ChoiceResult {
 struct PromptResult {
   std::vector<TokenId> prompt;
   size_t num_echo_bytes = 0;  // of each choice's text: the prompt's
+  // Of an echoed prompt whose logprobs are told: where its tokens stand in each choice's text.
+  std::vector<int64_t> text_offsets;
   // Of each prompt position but the first: the token itself, then the most likely others. Empty
   // unless asked for.
   std::vector<std::vector<TokenLogprob>> prompt_logprobs;

@@ -9,10 +9,6 @@
 namespace millrace {
 namespace {
 
-bool continues_character(char byte) {
-  return (static_cast<uint8_t>(byte) & 0xC0) == 0x80;
-}
-
 // Bytes as text; those that are no UTF-8 as \xf0, the way OpenAI's chats name such tokens.
 std::string readable(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -66,16 +62,6 @@ BestFirst::BestFirst(std::span<const TokenLogprob> logprobs) : logprobs_(logprob
     return other.logprob != chosen.logprob ? other.logprob < chosen.logprob : other.id > chosen.id;
   });
   chosen_place_ = static_cast<size_t>(worse - others.begin());
-}
-
-int64_t TextOffset::of(std::string_view bytes) const {
-  const bool is_inside = !bytes.empty() && continues_character(bytes.front());
-  return is_inside && num_characters_ > 0 ? num_characters_ - 1 : num_characters_;
-}
-
-void TextOffset::advance(std::string_view bytes) {
-  num_characters_ +=
-      std::ranges::count_if(bytes, [](char byte) { return !continues_character(byte); });
 }
 
 size_t LogprobWording::num_top() const {
@@ -149,15 +135,7 @@ void LogprobWording::append_top_logprobs(std::span<const TokenLogprob> logprobs,
   out += '}';
 }
 
-// What a token adds to the text: nothing, if special tokens are left out of it.
-std::string LogprobWording::shown_bytes(TokenId id) const {
-  if (!tokenizer_.decoded_token(id, request_.fields.skip_special_tokens)) return {};
-  return tokenizer_.token_bytes(id);
-}
-
-void LogprobWording::append_completion(
-    std::span<const TokenAt> tokens, TextOffset& offset, std::string& out
-) const {
+void LogprobWording::append_completion(std::span<const TokenAt> tokens, std::string& out) const {
   const auto append_list = [&](std::string_view name, auto append_one) {
     out += name;
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -180,9 +158,7 @@ void LogprobWording::append_completion(
     append_top_logprobs(token.logprobs, out);
   });
   append_list(",\"text_offset\":[", [&](const TokenAt& token) {
-    const std::string bytes = shown_bytes(token.id);
-    append_json_integer(offset.of(bytes), out);
-    offset.advance(bytes);
+    append_json_integer(token.text_offset, out);
   });
   out += '}';
 }

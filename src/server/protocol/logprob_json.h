@@ -31,24 +31,12 @@ class BestFirst {
   size_t chosen_place_ = 0;
 };
 
-// Counts the characters (code points) of a text while the bytes of its tokens go by. A token that
-// begins in the middle of a character stands where that character does. Bytes that are no UTF-8 are
-// counted by their leading bytes, which is right for all text that becomes whole in the end.
-class TextOffset {
- public:
-  // Where a token of these bytes begins.
-  int64_t of(std::string_view bytes) const;
-  void advance(std::string_view bytes);
-
- private:
-  int64_t num_characters_ = 0;  // begun so far
-};
-
 // One position of a text. `logprobs`: the token itself, then the most likely others; empty: none
 // are known, as of the first token of a prompt.
 struct TokenAt {
   TokenId id = 0;
   std::span<const TokenLogprob> logprobs;
+  int64_t text_offset = 0;  // in characters (ChoiceResult::text_offsets)
 };
 
 // Borrows request and tokenizer. Immutable.
@@ -62,10 +50,9 @@ class LogprobWording {
   void append_chat(std::span<const SampledToken> tokens, std::string& out) const;
 
   // {"tokens","token_logprobs","top_logprobs","text_offset"}: the same, and the chosen one always.
-  // `offset` is that of the first token, and moves on. Where two tokens have one name, the better
-  // one stands in "top_logprobs": a JSON object has each key once.
-  void append_completion(std::span<const TokenAt> tokens, TextOffset& offset, std::string& out)
-      const;
+  // Where two tokens have one name, the better one stands in "top_logprobs": a JSON object has each
+  // key once.
+  void append_completion(std::span<const TokenAt> tokens, std::string& out) const;
 
   // vLLM's prompt_logprobs: [null, {"<id>": {"logprob","rank","decoded_token"}}, ...]. The rank
   // counts from 1; it is null for a token that is not among the most likely, because nobody counted
@@ -78,7 +65,6 @@ class LogprobWording {
   void append_chat_token(const TokenLogprob& token, std::string& out) const;
   void append_top_logprobs(std::span<const TokenLogprob> logprobs, std::string& out) const;
   void append_completion_name(TokenId id, std::string& out) const;
-  std::string shown_bytes(TokenId id) const;
 
   const GenerationRequest& request_;
   const Tokenizer& tokenizer_;

@@ -2,21 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/error_reason.h"
 #include "server/field_error.h"
+#include "text/unicode.h"
 
 namespace millrace {
-namespace {
-
-size_t num_characters(std::string_view utf8) {
-  return static_cast<size_t>(std::ranges::count_if(utf8, [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
-
-}  // namespace
 
 Result<json::object> parse_body(std::string_view body) {
   if (body.find_first_not_of(" \t\r\n") == std::string_view::npos) {
@@ -112,7 +102,7 @@ Result<void> check_string(std::string_view path, const json::value& value, Lengt
   if (!value.is_string()) return wrong_type(path, "a string", value);
   const std::string_view text = value.get_string();
   // Counting is bounded whatever the client sends.
-  const size_t size = text.size() > 4 * length.max ? text.size() : num_characters(text);
+  const size_t size = text.size() > 4 * length.max ? text.size() : num_code_points(text);
   if (size >= length.min && size <= length.max) return {};
   return invalid_argument(
       fmt::format("{} must have {} to {} characters", path, length.min, length.max),
