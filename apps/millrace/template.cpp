@@ -38,7 +38,7 @@ Result<json::value> render(const ModelText& model, const json::value& line) {
   }
   const Result<ChatInput> chat = read_raw_chat(line.get_object(), local_now(), false);
   if (!chat) return failed(chat.error());
-  const Result<RenderedChat> rendered = render_chat(model, *chat);
+  const Result<RenderedChat> rendered = render_raw_chat(model, *chat);
   if (!rendered) return failed(rendered.error());
   return json::value(json::object{{"text", rendered->text}});
 }

@@ -72,6 +72,15 @@ Result<ChatInput> read_raw_chat(
 
 Result<RenderedChat> render_chat(const ModelText& model, const ChatInput& chat) {
   if (model.chat_template) {
+    if (const auto unread = model.chat_template->unread(chat)) {
+      return unsupported_field(*unread, "this model's chat template does not read it");
+    }
+  }
+  return render_raw_chat(model, chat);
+}
+
+Result<RenderedChat> render_raw_chat(const ModelText& model, const ChatInput& chat) {
+  if (model.chat_template) {
     Result<RenderedChat> rendered = model.chat_template->render(chat);
     if (!rendered) return refused_by_template(rendered.error());
     return rendered;

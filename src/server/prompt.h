@@ -26,9 +26,13 @@ Result<ChatInput> read_raw_chat(
     const json::object& object, std::chrono::local_seconds now, bool generation_prompt
 );
 
-// The chat as the model's template writes it. kUnsupported for a model without a template. What a
-// template refuses has the reason chat_template_error and the template's words, cut to 200 bytes.
+// The chat as the model's template writes it. kUnsupported for a model without a template, and for
+// what the chat states and the template never reads (ChatTemplate::unread). What a template refuses
+// has the reason chat_template_error and the template's words, cut to 200 bytes.
 Result<RenderedChat> render_chat(const ModelText& model, const ChatInput& chat);
+
+// The same whatever of the chat the template reads, as Hugging Face's apply_chat_template.
+Result<RenderedChat> render_raw_chat(const ModelText& model, const ChatInput& chat);
 
 // Plain text, with the special tokens that the tokenizer's post-processor adds.
 std::vector<TokenId> tokenize_text(const ModelText& model, std::string_view text);

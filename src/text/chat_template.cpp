@@ -121,6 +121,26 @@ json::array prepared(const json::array& messages) {
   return result;
 }
 
+// Of a request: its own variables, and those that the effort stands for.
+json::object variables_of(const ChatInput& input) {
+  json::object variables = input.chat_template_kwargs;
+  if (!input.reasoning_effort) return variables;
+  variables["reasoning_effort"] = *input.reasoning_effort;
+  if (!variables.contains("enable_thinking")) {
+    variables["enable_thinking"] = *input.reasoning_effort != "none";
+  }
+  return variables;
+}
+
+// The first message with tool calls.
+std::optional<size_t> place_of_tool_calls(const json::array& messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const json::object* message = messages[i].if_object();
+    if (message != nullptr && message->contains("tool_calls")) return i;
+  }
+  return std::nullopt;
+}
+
 json::value array_or_null(const std::optional<json::array>& items) {
   return items ? json::value(*items) : json::value(nullptr);
 }
@@ -197,6 +217,25 @@ const jinja::Template* ChatTemplate::choose(bool has_tools) const {
   return chosen == templates_.end() ? nullptr : &chosen->second;
 }
 
+std::optional<std::string> ChatTemplate::unread(const ChatInput& input) const {
+  const jinja::Template* chosen = choose(input.tools.has_value());
+  if (chosen == nullptr) return std::nullopt;  // nothing renders it
+  if (input.tools && !chosen->reads("tools")) return "tools";
+  const bool has_documents = input.documents && !input.documents->empty();
+  if (has_documents && !chosen->reads("documents")) return "documents";
+  const bool reads_effort = chosen->reads("reasoning_effort") || chosen->reads("enable_thinking");
+  if (input.reasoning_effort && !reads_effort) return "reasoning_effort";
+  for (const auto& [name, value] : input.chat_template_kwargs) {
+    const std::string_view key = name;
+    if (!chosen->reads(key)) return fmt::format("chat_template_kwargs.{}", key);
+  }
+  const bool reads_calls = chosen->reads_member("tool_calls") || !chosen->reads_member("content");
+  if (reads_calls) return std::nullopt;
+  const std::optional<size_t> place = place_of_tool_calls(input.messages);
+  if (!place) return std::nullopt;
+  return fmt::format("messages[{}].tool_calls", *place);
+}
+
 Result<RenderedChat> ChatTemplate::render(const ChatInput& input) const {
   Result<void> valid = check_messages(input.messages);
   if (valid && input.tools) valid = check_objects(*input.tools, "tools");
@@ -227,7 +266,7 @@ Result<RenderedChat> ChatTemplate::render(const ChatInput& input) const {
   for (const auto& [name, token] : tokens) {
     if (token) variables.push_back({name, json::value(*token), false});
   }
-  for (const auto& [name, value] : input.chat_template_kwargs) {
+  for (const auto& [name, value] : variables_of(input)) {
     variables.push_back({std::string(name), value, true});
   }
   Result<jinja::Rendered> rendered = chosen->render(variables, input.now);

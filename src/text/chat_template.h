@@ -30,7 +30,10 @@ struct ChatInput {
   // add_generation_prompt.
   bool continue_final_message = false;
   json::object chat_template_kwargs;  // more variables, such as enable_thinking
-  std::chrono::local_seconds now;     // what the template's strftime_now() shows
+  // OpenAI's, for the template to act on: it sees `reasoning_effort`, and `enable_thinking` (false
+  // for "none") unless chat_template_kwargs sets that itself, as vLLM does.
+  std::optional<std::string> reasoning_effort;
+  std::chrono::local_seconds now;  // what the template's strftime_now() shows
 };
 
 struct RenderedChat {
@@ -65,6 +68,11 @@ class ChatTemplate {
   // kInvalidArgument: a malformed input, with its JSON path in `where`; or the template refused the
   // chat, with exactly its message. kUnsupported and kResourceExhausted: see jinja::Template.
   Result<RenderedChat> render(const ChatInput& input) const;
+
+  // The JSON path of what `input` states and the template that serves it never looks at: "tools",
+  // "documents", "reasoning_effort", "chat_template_kwargs.NAME" or "messages[N].tool_calls". none:
+  // it looks at all of them. A template that names no member of a message prints it whole.
+  std::optional<std::string> unread(const ChatInput& input) const;
 
  private:
   ChatTemplate(std::map<std::string, jinja::Template> templates, SpecialTokens tokens)

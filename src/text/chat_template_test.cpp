@@ -302,5 +302,45 @@ TEST(LoadChatTemplate, RefusesMalformedFiles) {
   }
 }
 
+// --- what a chat states and its template never reads
+
+TEST(ChatTemplate, NamesWhatItNeverReads) {
+  const ChatTemplate plain = parsed("{% for m in messages %}{{ m.content }}{% endfor %}");
+  ChatInput input = chat({message("user")});
+  EXPECT_EQ(plain.unread(input), std::nullopt);
+  input.messages.push_back({{"role", "assistant"}, {"tool_calls", json::array{1}}});
+  EXPECT_EQ(plain.unread(input), "messages[1].tool_calls");
+  input.chat_template_kwargs["level"] = 1;
+  EXPECT_EQ(plain.unread(input), "chat_template_kwargs.level");
+  input.reasoning_effort = "low";
+  EXPECT_EQ(plain.unread(input), "reasoning_effort");
+  input.documents = json::array{1};
+  EXPECT_EQ(plain.unread(input), "documents");
+  input.tools = json::array{1};
+  EXPECT_EQ(plain.unread(input), "tools");
+  const ChatTemplate all = parsed(
+      "{{ tools }}{{ documents }}{{ enable_thinking }}{{ level }}"
+      "{% for m in messages %}{{ m.content }}{{ m.get('tool_calls') }}{% endfor %}"
+  );
+  EXPECT_EQ(all.unread(input), std::nullopt);
+}
+
+TEST(ChatTemplate, ReadsAllOfMessagesThatItPrintsWhole) {
+  ChatInput input = chat({{{"role", "assistant"}, {"tool_calls", json::array{1}}}});
+  EXPECT_EQ(parsed("{{ messages | tojson }}").unread(input), std::nullopt);
+}
+
+TEST(ChatTemplate, TheOneForToolsIsAskedWhereThereAreTools) {
+  const Result<ChatTemplate> named = ChatTemplate::parse_named(
+      {{"default", "{{ messages[0].content }}{{ level }}"}, {"tool_use", "{{ tools }}"}}, {}
+  );
+  ASSERT_TRUE(named);
+  ChatInput input = chat({message("user")});
+  input.chat_template_kwargs["level"] = 1;
+  EXPECT_EQ(named->unread(input), std::nullopt);
+  input.tools = json::array{1};
+  EXPECT_EQ(named->unread(input), "chat_template_kwargs.level");
+}
+
 }  // namespace
 }  // namespace millrace

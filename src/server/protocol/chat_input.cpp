@@ -39,10 +39,8 @@ Result<std::optional<json::array>> read_documents(const json::value* documents) 
   return std::optional<json::array>(entries);
 }
 
-// The effort is the template's to act on: it sees `reasoning_effort`, and `enable_thinking` unless
-// the request sets that itself (as vLLM does).
-Result<void> read_reasoning_effort(const json::value* effort, json::object& kwargs) {
-  if (effort == nullptr) return {};
+Result<std::optional<std::string>> read_reasoning_effort(const json::value* effort) {
+  if (effort == nullptr) return std::optional<std::string>();
   if (!effort->is_string()) return wrong_type("reasoning_effort", "a string", *effort);
   const std::string_view word = effort->get_string();
   if (std::ranges::find(kReasoningEfforts, word) == kReasoningEfforts.end()) {
@@ -51,9 +49,13 @@ Result<void> read_reasoning_effort(const json::value* effort, json::object& kwar
         fmt::format("none, minimal, low, medium, high, xhigh or max, got {}", quoted(word))
     );
   }
-  kwargs["reasoning_effort"] = *effort;
-  if (!kwargs.contains("enable_thinking")) kwargs["enable_thinking"] = word != "none";
-  return {};
+  return std::optional(std::string(word));
+}
+
+// Text is all that is generated: how many calls are in it is the model's choice.
+Result<void> check_parallel_calls(const json::value* is_parallel, const ChatInput& chat) {
+  if (is_parallel == nullptr || !chat.tools || *is_parallel != false) return {};
+  return unsupported_field("parallel_tool_calls", "with tools it can only be true");
 }
 
 Result<void> read_flags(RequestFields& fields, ChatInput& chat) {
@@ -77,12 +79,16 @@ Result<ChatInput> read_chat_input(json::object& body) {
     chat.chat_template_kwargs = *kwargs;
   }
   if (auto read = fields.result(); !read) return read.error();
-  auto effort = read_reasoning_effort(fields.find("reasoning_effort"), chat.chat_template_kwargs);
+  Result<std::optional<std::string>> effort =
+      read_reasoning_effort(fields.find("reasoning_effort"));
   if (!effort) return effort.error();
+  chat.reasoning_effort = *std::move(effort);
   Result<std::optional<json::array>> tools =
       read_tools(fields.find("tools"), fields.find("tool_choice"));
   if (!tools) return tools.error();
   chat.tools = *std::move(tools);
+  const auto parallel = check_parallel_calls(fields.find("parallel_tool_calls"), chat);
+  if (!parallel) return parallel.error();
   Result<std::optional<json::array>> documents = read_documents(fields.find("documents"));
   if (!documents) return documents.error();
   chat.documents = *std::move(documents);

@@ -7,7 +7,7 @@
 
 namespace millrace {
 
-// "messages" and, where they are there, "tools", "tool_choice", "documents",
+// "messages" and, where they are there, "tools", "tool_choice", "parallel_tool_calls", "documents",
 // "chat_template_kwargs", "reasoning_effort", "add_generation_prompt" and "continue_final_message";
 // other keys are the caller's. Takes the messages out of `body`. `now` is left to the renderer. The
 // error's `where` is the JSON path.

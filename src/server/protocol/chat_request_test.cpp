@@ -417,6 +417,15 @@ TEST(ChatRequest, ToolsAndTheirChoice) {
        400,
        "invalid_type",
        "parallel_tool_calls"},
+      {"E25",
+       kH,
+       with(good + R"(, "parallel_tool_calls": false)"),
+       400,
+       "unsupported_parameter",
+       "parallel_tool_calls"},
+      {"E25", kH, with(good + R"(, "parallel_tool_calls": true)")},
+      {"E25", kH, with(good + R"(, "parallel_tool_calls": false, "tool_choice": "none")")},
+      {"E25", kH, with(R"("parallel_tool_calls": false)")},
       {"E26",
        kH,
        with(good + R"(, "functions": [{"name": "f"}])"),
@@ -482,6 +491,12 @@ TEST(ChatRequest, TemplatesAndWhatOpenAiHasBesides) {
        400,
        "invalid_value",
        "chat_template_kwargs.add_generation_prompt"},
+      {"E28",
+       kH,
+       with(R"("chat_template_kwargs": {"enable_thinking": false, "thinking": true})"),
+       400,
+       "unsupported_parameter",
+       "chat_template_kwargs.thinking"},
       {"E28", kH, with(R"("chat_template_kwargs": {"enable_thinking": false})")},
       {"E29",
        kH,
@@ -612,17 +627,46 @@ TEST(ChatRequest, TemplatesSeeToolsThatMayBeUsed) {
 }
 
 TEST(ChatRequest, ReasoningEffortIsTheTemplatesToActOn) {
-  const auto kwargs = [](std::string_view fields) {
-    const GenerationRequest request = read(with(fields));
-    return json::value(std::get<ChatInput>(request.prompts.front()).chat_template_kwargs);
-  };
+  const std::string effort = R"("reasoning_effort": "none")";
+  EXPECT_EQ(rendered(with(R"("reasoning_effort": "low")")), "[user]Hi[end][assistant]");
+  EXPECT_EQ(rendered(with(effort)), "[user]Hi[end][plain][assistant]");
   EXPECT_EQ(
-      kwargs(R"("reasoning_effort": "low")"),
-      (json::value{{"reasoning_effort", "low"}, {"enable_thinking", true}})
+      rendered(with(effort + R"(, "chat_template_kwargs": {"enable_thinking": true})")),
+      "[user]Hi[end][assistant]"
+  );
+}
+
+// They were passed over: the answer was that to a chat without them.
+TEST(ChatRequest, RefusesWhatTheTemplateNeverReads) {
+  ModelText text = small_model_text();
+  Result<ChatTemplate> plain =
+      ChatTemplate::parse("{% for m in messages %}{{ m.role }}{{ m['content'] }}{% endfor %}", {});
+  ASSERT_TRUE(plain);
+  text.chat_template = *std::move(plain);
+  const auto refused_param = [&](std::string_view body) {
+    const GenerationRequest request = read(body);
+    const auto& input = std::get<ChatInput>(request.prompts.front());
+    const Result<RenderedChat> refused = render_chat(text, input);
+    if (refused) return std::string();
+    EXPECT_EQ(to_api_error(refused.error()).code, "unsupported_parameter");
+    EXPECT_THAT(refused.error().message, HasSubstr("chat template does not read it"));
+    EXPECT_TRUE(render_raw_chat(text, input));
+    return *to_api_error(refused.error()).param;
+  };
+  const std::string tools = R"("tools": [{"function": {"name": "f"}}])";
+  EXPECT_EQ(refused_param(with(tools)), "tools");
+  EXPECT_EQ(refused_param(with(tools + R"(, "tool_choice": "none")")), "");
+  EXPECT_EQ(refused_param(with(R"("documents": [{"text": "x"}])")), "documents");
+  EXPECT_EQ(refused_param(with(R"("documents": [])")), "");
+  EXPECT_EQ(refused_param(with(R"("reasoning_effort": "low")")), "reasoning_effort");
+  EXPECT_EQ(
+      refused_param(with(R"("chat_template_kwargs": {"thinking": true})")),
+      "chat_template_kwargs.thinking"
   );
   EXPECT_EQ(
-      kwargs(R"("reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": true})"),
-      (json::value{{"enable_thinking", true}, {"reasoning_effort", "none"}})
+      refused_param(then(R"({"role": "assistant", "content": null, "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]})")),
+      "messages[1].tool_calls"
   );
 }
 

@@ -51,6 +51,7 @@ inline ModelText small_model_text() {
       "[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif "
       "%}[end]"
       "{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}"
+      "{% if enable_thinking is false %}[plain]{% endif %}"
       "{% if add_generation_prompt %}[assistant]{% endif %}",
       {}
   );

@@ -5,8 +5,10 @@
 // is a vector here and not a deep tree, so the depth of recursion is the nesting of the source.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -218,8 +220,15 @@ struct Statement {
       kind;
 };
 
+// What a template may look at, whichever way it goes.
+struct Reads {
+  std::set<std::string, std::less<>> names;    // as a value: `name`
+  std::set<std::string, std::less<>> members;  // `.name`, and every string, which may be a key
+};
+
 struct Program {
   std::vector<std::string> names;
+  Reads reads;
   Body body;
   NameId loop = 0;  // the name `loop`
 };

@@ -343,6 +343,24 @@ TEST(JinjaTemplate, RendersInManyThreadsAtOnce) {
   }
 }
 
+TEST(JinjaTemplate, KnowsWhatItsSourceReads) {
+  const Result<Template> parsed = Template::parse(
+      "{% set made = 1 %}{% for m in messages %}{% if m.get('calls') or m['parts'] %}"
+      "{{ m.text | selectattr('shown') }}{{ f(named=given) }}{% endif %}{% endfor %}plain words"
+  );
+  ASSERT_TRUE(parsed);
+  for (const char* name : {"messages", "m", "f", "given"}) EXPECT_TRUE(parsed->reads(name)) << name;
+  for (const char* name : {"made", "named", "text", "calls", "plain", "selectattr"}) {
+    EXPECT_FALSE(parsed->reads(name)) << name;
+  }
+  for (const char* name : {"calls", "parts", "text", "shown", "get"}) {
+    EXPECT_TRUE(parsed->reads_member(name)) << name;
+  }
+  for (const char* name : {"messages", "given", "words"}) {
+    EXPECT_FALSE(parsed->reads_member(name)) << name;
+  }
+}
+
 TEST(JinjaTemplate, ShowsTheTimeOfTheCaller) {
   using namespace std::chrono_literals;
   const Result<Template> parsed = Template::parse("{{ strftime_now('%d %b %Y %H:%M') }}");

@@ -79,6 +79,14 @@ bool ParserState::is_loaded_since(size_t first_use, NameId name) const {
   return false;
 }
 
+Reads ParserState::take_reads() {
+  Reads reads{.names = {}, .members = std::move(members_)};
+  for (const auto& [name, is_load] : uses_) {
+    if (is_load) reads.names.insert(names_[name]);
+  }
+  return reads;
+}
+
 namespace {
 
 // Restores a value of the parser's state when a statement ends.
@@ -450,6 +458,7 @@ Result<Program> parse_program(std::string_view source, const Limits& limits) {
   state.fail_if_unknown();
   if (state.failed()) return state.error();
   program.loop = state.intern("loop");
+  program.reads = state.take_reads();
   program.names = state.take_names();
   return program;
 }

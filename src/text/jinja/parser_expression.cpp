@@ -223,6 +223,7 @@ ExprPtr ExpressionParser::string() {
     value += in_.current().text;
     in_.next();
   }
+  in_.note_member(value);
   return constant(line, std::make_shared<const Str>(Str{Text(std::move(value)), {}}));
 }
 
@@ -304,6 +305,7 @@ Suffix ExpressionParser::attribute() {
   in_.expect_op(".");
   if (in_.is(TokenKind::kInteger)) return {line, GetItem{number()}};
   if (!in_.is(TokenKind::kName)) in_.fail("expected name or number");
+  in_.note_member(in_.current().text);
   return {line, GetAttribute{in_.expect_name()}};
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,6 +65,9 @@ class ParserState {
   void note_use(NameId name, bool is_load) { uses_.emplace_back(name, is_load); }
   size_t num_uses() const { return uses_.size(); }
   bool is_loaded_since(size_t first_use, NameId name) const;
+  void note_member(std::string_view name) { members_.emplace(name); }
+  // What the source reads; called once, before take_names().
+  Reads take_reads();
 
   // A filter or test that does not exist is an error of the whole template, unless an `if` may
   // keep it from being reached.
@@ -106,6 +111,7 @@ class ParserState {
   std::vector<std::string> names_;
   std::map<std::string, NameId> name_ids_;
   std::vector<std::pair<NameId, bool>> uses_;
+  std::set<std::string, std::less<>> members_;
   std::vector<Error> unknown_;
 };
 

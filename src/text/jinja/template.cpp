@@ -66,6 +66,14 @@ Result<Template> Template::parse(std::string_view source, const Limits& limits) 
   return Template(std::make_shared<const Program>(std::move(*program)), limits);
 }
 
+bool Template::reads(std::string_view name) const {
+  return program_->reads.names.contains(name);
+}
+
+bool Template::reads_member(std::string_view name) const {
+  return program_->reads.members.contains(name);
+}
+
 Result<Rendered> Template::render(
     const std::vector<Variable>& variables, std::chrono::local_seconds now
 ) const {

@@ -62,6 +62,12 @@ class Template {
   Result<Rendered> render(const std::vector<Variable>& variables, std::chrono::local_seconds now)
       const;
 
+  // Whether the source uses a variable of this name, on whichever way through it.
+  bool reads(std::string_view name) const;
+  // Whether it may look at a member of an object by this name: the name stands there as an
+  // attribute or as a string.
+  bool reads_member(std::string_view name) const;
+
  private:
   Template(std::shared_ptr<const Program> program, const Limits& limits)
       : program_(std::move(program)), limits_(limits) {}
