@@ -50,8 +50,13 @@ std::string_view ChoiceText::push(TokenId id) {
   if (has_stopped()) return {};
   const std::string_view text = detokenize(id);
   ++num_tokens_;
-  if (!matcher_ || num_tokens_ <= num_tokens_before_stop_) return text;
-  released_ = matcher_->push(text);
+  return release(text);
+}
+
+std::string_view ChoiceText::release(std::string_view text) {
+  if (!matcher_) return text;
+  const bool may_stop = num_tokens_ > num_tokens_before_stop_;
+  released_ = may_stop ? matcher_->push(text) : matcher_->pass(text);
   return released_;
 }
 
@@ -62,10 +67,9 @@ std::string_view ChoiceText::push(const TokenEvent& event) {
 
 std::string_view ChoiceText::finish() {
   if (has_stopped()) return {};
-  const std::string_view rest = detokenizer_.finish();
-  if (!matcher_) return rest;
-  released_ = matcher_->push(rest);
-  if (!has_stopped()) released_ += matcher_->finish();
+  const std::string_view rest = release(detokenizer_.finish());
+  if (!matcher_ || has_stopped()) return rest;
+  released_ += matcher_->finish();
   return released_;
 }
 

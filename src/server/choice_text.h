@@ -37,8 +37,8 @@ class ChoiceText {
 
   // Takes the next output token; returns the text that is now certain: whole characters, and
   // nothing that could still turn out to begin a stop string. After a stop string nothing comes.
-  // Stop strings count only in what comes after the first min_tokens tokens. Valid until the next
-  // call.
+  // A stop string counts if it ends in text of a token after the first min_tokens, wherever it
+  // begins (as in vLLM). Valid until the next call.
   std::string_view push(TokenId id);
   // The same of an event: the token that stopped a choice is part of the text only where stop
   // strings are (include_stop_str_in_output).
@@ -69,6 +69,7 @@ class ChoiceText {
 
  private:
   std::string_view detokenize(TokenId id);
+  std::string_view release(std::string_view text);
 
   IncrementalDetokenizer detokenizer_;
   bool counts_characters_;

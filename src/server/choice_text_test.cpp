@@ -136,5 +136,19 @@ TEST(ChoiceText, IgnoresStopStringsUntilMinTokens) {
   EXPECT_EQ(show("aabbab", fields).text, "aabb");
 }
 
+// One that began in the first min_tokens tokens was missed.
+TEST(ChoiceText, AStopStringMayBeginWithinMinTokens) {
+  GenerationFields fields{.stop = {"bcd"}};
+  fields.sampling.min_tokens = 3;
+  EXPECT_EQ(show("abcde", fields).text, "a");
+  EXPECT_EQ(show("abcde", fields).stop_string, "bcd");
+  fields.sampling.min_tokens = 4;
+  EXPECT_EQ(show("abcde", fields).text, "abcde");
+  fields.stop = {"aa"};
+  fields.sampling.min_tokens = 2;
+  EXPECT_EQ(show("aaab", fields).text, "a");
+  EXPECT_EQ(show("aa", fields).text, "aa");
+}
+
 }  // namespace
 }  // namespace millrace

@@ -73,6 +73,20 @@ std::string StopStringMatcher::push(std::string_view piece) {
     return text;
   }
   text.append(piece);
+  return release(std::move(text));
+}
+
+std::string StopStringMatcher::pass(std::string_view piece) {
+  if (matched_) return {};
+  const auto& nodes = stops_->nodes_;
+  for (const char c : piece) state_ = stops_->next_state(state_, static_cast<uint8_t>(c));
+  // A stop string that ended here begins no other.
+  while (state_ != 0 && nodes[state_].first_child == 0) state_ = nodes[state_].fail;
+  return release(std::exchange(held_, {}).append(piece));
+}
+
+// All of the text but what may begin a stop string, which is held.
+std::string StopStringMatcher::release(std::string text) {
   const size_t num_held = stops_->nodes_[state_].depth;
   held_ = text.substr(text.size() - num_held);
   text.resize(text.size() - num_held);

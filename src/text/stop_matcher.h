@@ -55,6 +55,9 @@ class StopStringMatcher {
   // a stop string has matched. Linear in `piece`, amortised.
   std::string push(std::string_view piece);
 
+  // The same for text in which no stop string may end; one may begin in it and end behind it.
+  std::string pass(std::string_view piece);
+
   // What is held back when the text ends without a stop string; empty where one has matched.
   std::string finish();
 
@@ -64,6 +67,8 @@ class StopStringMatcher {
   const std::string& matched_string() const { return stops_->strings_[*matched_]; }
 
  private:
+  std::string release(std::string text);
+
   std::shared_ptr<const StopStrings> stops_;
   bool include_stop_;
   uint32_t state_ = 0;  // a node

@@ -54,6 +54,15 @@ TEST(StopStringMatcher, CutsBeforeOrBehindTheStopString) {
   EXPECT_EQ(feed({"END"}, {"one EN"}, false), (Outcome{"one EN", std::nullopt}));
 }
 
+TEST(StopStringMatcher, NothingEndsInTextThatIsPassed) {
+  const std::vector<std::string> stops = {"aa", "abc"};
+  StopStringMatcher matcher(std::make_shared<const StopStrings>(stops), false);
+  EXPECT_EQ(matcher.pass("xaa"), "xa");  // as much as before is held of one that has ended
+  EXPECT_EQ(matcher.push("b"), "");
+  EXPECT_EQ(matcher.push("c!"), "");
+  EXPECT_EQ(matcher.matched_string(), "abc");
+}
+
 TEST(StopStringMatcher, ReleasesAtOnceWhatCannotBecomeAStop) {
   const std::vector<std::string> stops = {"\n\n", "###"};
   StopStringMatcher matcher(std::make_shared<const StopStrings>(stops), false);

@@ -62,7 +62,7 @@ const std::string_view kOpenApiRequests = R"json({
     "description": "Words that are not written."},
    "include_stop_str_in_output": {"type": ["boolean", "null"], "default": false},
    "min_tokens": {"type": ["integer", "null"], "minimum": 0, "default": 0,
-    "description": "No end of text and no stop before so many tokens."},
+    "description": "No end of text before so many tokens, and no stop string that ends in them."},
    "prompt_logprobs": {"type": ["integer", "null"], "minimum": 0,
     "description": "Logprobs of the prompt, with so many of the most likely. Not in a stream."},
    "stream": {"type": ["boolean", "null"], "default": false,
