@@ -23,6 +23,7 @@ std::vector<TokenEvent> token_events(
           .request = sequence.request().id,
           .choice = sequence.choice(),
           .token = token,
+          .num_cached_tokens = sequence.timings().num_cached_tokens,
           .when = when,
       });
     }

@@ -21,7 +21,8 @@ struct TokenEvent {
   RequestId request;
   int32_t choice = 0;
   SampledToken token;
-  bool is_stop_token = false;  // it ends the choice and is no part of the text
+  bool is_stop_token = false;     // it ends the choice and is no part of the text
+  int32_t num_cached_tokens = 0;  // SequenceTimings'
   TimePoint when;
 };
 

@@ -365,6 +365,7 @@ void NullEngine::emit_next(SlotIndex index, TimePoint now) {
       .choice = slot.precedence.choice,
       .token = {.id = *id, .logprobs = {}},
       .is_stop_token = is_stop,
+      .num_cached_tokens = timings.num_cached_tokens,
       .when = now,
   };
   if (sampling.logprobs) {

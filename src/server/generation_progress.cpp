@@ -50,6 +50,7 @@ std::optional<GenerationProgress::News> GenerationProgress::take_token(
   // Computed before the engine heard of a stop string, or made to be thrown away.
   if (choice.text.has_stopped() || request_.max_tokens == 0) return std::nullopt;
   ++usage_.num_output_tokens;
+  count_cached(prompt, event.choice, event.num_cached_tokens);
   std::optional<News> news(std::in_place);
   news->choice = index;
   if (request_.fields.sampling.logprobs) news->text_offset = choice.text.text_offset();
@@ -57,6 +58,15 @@ std::optional<GenerationProgress::News> GenerationProgress::take_token(
   news->token = &event.token;
   news->is_stopped_by_text = choice.text.has_stopped();
   return news;
+}
+
+// Once for each prompt: with the first token of its first choice, or with its end.
+void GenerationProgress::count_cached(size_t prompt, int32_t choice, int32_t num_cached_tokens) {
+  if (choice != 0) return;
+  bool& is_counted = choices_[static_cast<size_t>(index_of(prompt, choice))].is_cache_counted;
+  if (std::exchange(is_counted, true)) return;
+  usage_.num_cached_tokens += num_cached_tokens;
+  if (!prompts_.empty()) prompts_[prompt].num_cached_tokens = num_cached_tokens;
 }
 
 void GenerationProgress::take_prompt_logprobs(size_t prompt, PromptLogprobsEvent& event) {
@@ -74,7 +84,7 @@ Result<GenerationProgress::News> GenerationProgress::take_end(
   const int32_t index = index_of(prompt, event.choice);
   Choice& choice = choices_[static_cast<size_t>(index)];
   choice.result.timings = event.timings;
-  if (event.choice == 0) usage_.num_cached_tokens += event.timings.num_cached_tokens;
+  count_cached(prompt, event.choice, event.timings.num_cached_tokens);
   News news{.choice = index, .text = choice.text.finish()};
   Result<Ending> ending = ending_of(choice.text, event, is_aborted);
   if (!ending) return ending.error();

@@ -83,9 +83,11 @@ class GenerationProgress {
   struct Choice {
     explicit Choice(ChoiceText choice_text) : text(std::move(choice_text)) {}
     ChoiceText text;
-    ChoiceResult result;  // the echo, the timings, and what was kept
+    bool is_cache_counted = false;  // the usage has what was cached; of a prompt's first choice
+    ChoiceResult result;            // the echo, the timings, and what was kept
   };
 
+  void count_cached(size_t prompt, int32_t choice, int32_t num_cached_tokens);
   Result<Ending> ending_of(const ChoiceText& text, const FinishedEvent& event, bool is_aborted)
       const;
   bool is_stop_token_of_request(std::optional<TokenId> id) const;

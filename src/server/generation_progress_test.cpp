@@ -99,8 +99,27 @@ TEST_F(GenerationProgressTest, AStopStringEndsTheTextBeforeTheEngineKnows) {
   EXPECT_EQ(ended->ending->finish_reason, "stop");
   EXPECT_EQ(std::get<std::string>(ended->ending->stop_reason), "END");
   EXPECT_EQ(progress.timings(0).num_cached_tokens, 2);
-  EXPECT_EQ(progress.usage().num_cached_tokens, 2);
   EXPECT_EQ(progress.usage().num_output_tokens, 7);
+}
+
+// A stream said 0 until its end.
+TEST_F(GenerationProgressTest, TheFirstTokenTellsWhatWasCached) {
+  GenerationProgress progress = make();
+  TokenEvent first = token(0, 'x');
+  first.num_cached_tokens = 2;
+  ASSERT_TRUE(progress.take_token(1, first));
+  EXPECT_EQ(progress.usage().num_cached_tokens, 2);
+  EXPECT_EQ(progress.prompts()[1].num_cached_tokens, 2);
+  TokenEvent of_other_choice = token(1, 'x');
+  of_other_choice.num_cached_tokens = 2;
+  ASSERT_TRUE(progress.take_token(1, of_other_choice));
+  ASSERT_TRUE(progress.take_token(1, first));
+  FinishedEvent ended = end(0, FinishReason::kLength);
+  ended.timings.num_cached_tokens = 2;
+  ASSERT_TRUE(progress.take_end(1, ended, false));
+  EXPECT_EQ(progress.usage().num_cached_tokens, 2);
+  ASSERT_TRUE(progress.take_end(0, ended, false));
+  EXPECT_EQ(progress.usage().num_cached_tokens, 4) << "no token came of that prompt";
 }
 
 TEST_F(GenerationProgressTest, AStopTokenIsPartOfTheTextWhereStopsAre) {

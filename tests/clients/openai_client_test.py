@@ -145,6 +145,14 @@ class Chats(unittest.TestCase):
         self.assertEqual(counts, sorted(counts))
         self.assertEqual(counts[-1], self.chat().usage.completion_tokens)
 
+    def test_continuous_usage_stats_know_from_the_start_what_was_cached(self):
+        asked = {"messages": [{"role": "user", "content": "Tell it again. " * 20}], "max_completion_tokens": 3}
+        self.chat(**asked)
+        chunks = self.chat(**asked, stream=True,
+                           stream_options={"include_usage": True, "continuous_usage_stats": True})
+        (cached,) = {chunk.usage.prompt_tokens_details.cached_tokens for chunk in chunks}
+        self.assertGreater(cached, 0)
+
     def test_logprobs_stand_for_every_token_with_its_bytes(self):
         answer = self.chat(logprobs=True, top_logprobs=3, max_completion_tokens=5)
         content = answer.choices[0].logprobs.content

@@ -23,6 +23,7 @@ void ChatWriter::begin(std::span<const PromptResult> prompts, std::string& out) 
   Usage usage;
   for (const PromptResult& prompt : prompts) {
     usage.num_prompt_tokens += static_cast<int64_t>(prompt.prompt.size());
+    usage.num_cached_tokens += prompt.num_cached_tokens;
   }
   for (int32_t choice = 0; choice < request_.num_choices(); ++choice) {
     out += envelope_.chunk_head();

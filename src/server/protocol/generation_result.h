@@ -53,7 +53,8 @@ struct ChoiceResult {
 
 struct PromptResult {
   std::vector<TokenId> prompt;
-  size_t num_echo_bytes = 0;  // of each choice's text: the prompt's
+  int32_t num_cached_tokens = 0;  // of the prompt, as far as it is known
+  size_t num_echo_bytes = 0;      // of each choice's text: the prompt's
   // Of an echoed prompt whose logprobs are told: where its tokens stand in each choice's text.
   std::vector<int64_t> text_offsets;
   // Of each prompt position but the first: the token itself, then the most likely others. Empty
