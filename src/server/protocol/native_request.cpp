@@ -45,11 +45,23 @@ Error in_native_words(Error error) {
   return error;
 }
 
-// One value for the whole batch: an element of a list that holds the same again and again.
-Result<const json::value*> same_for_all(std::string_view key, const json::value* value) {
+// One value for the whole batch: an element of a list that holds the same for each prompt.
+Result<const json::value*> same_for_all(
+    std::string_view key, const json::object& body, size_t num_prompts
+) {
+  const json::value* value = RequestFields(body).find(key);
   if (value == nullptr || !value->is_array()) return value;
   const json::array& entries = value->get_array();
-  if (entries.empty()) return wrong_value(key, "a value or a list of values");
+  if (entries.size() != num_prompts) {
+    return wrong_value(
+        key,
+        fmt::format(
+            "a value, or a list of one for each prompt: {} of them, got {}",
+            num_prompts,
+            entries.size()
+        )
+    );
+  }
   const bool is_same = std::ranges::all_of(entries, [&](const json::value& entry) {
     return entry == entries.front();
   });
@@ -64,7 +76,7 @@ Result<void> read_sampling(
   apply_defaults(context.defaults, sampling);
   request.max_tokens = kMaxNewTokensDefault;
   const Result<const json::value*> given =
-      same_for_all("sampling_params", RequestFields(body).find("sampling_params"));
+      same_for_all("sampling_params", body, request.prompts.size());
   if (!given) return given.error();
   json::object params;
   if (*given != nullptr) {
@@ -105,19 +117,18 @@ Result<void> read_prompt_field(
           : read_id_prompts("input_ids", *ids, context.num_prompts_max, context.limits.vocab_size);
   if (!list) return list.error();
   request.prompts = std::move(list->prompts);
-  // Several choices are answered with a list too.
-  request.is_prompt_list = list->is_list || request.fields.sampling.n > 1;
+  request.is_prompt_list = list->is_list;
   return {};
 }
 
 // return_logprob, top_logprobs_num and logprob_start_len: -1 for the output alone, 0 for the prompt
 // too.
-Result<void> read_logprobs(const json::object& body, SamplingParams& sampling) {
+Result<void> read_logprobs(const json::object& body, GenerationRequest& request) {
   constexpr std::array<std::string_view, 3> kKeys = {
       "return_logprob", "top_logprobs_num", "logprob_start_len"};
   json::object one;
   for (const std::string_view key : kKeys) {
-    const Result<const json::value*> value = same_for_all(key, RequestFields(body).find(key));
+    const Result<const json::value*> value = same_for_all(key, body, request.prompts.size());
     if (!value) return value.error();
     if (*value != nullptr) one[key] = **value;
   }
@@ -128,6 +139,7 @@ Result<void> read_logprobs(const json::object& body, SamplingParams& sampling) {
   if (auto read = fields.result(); !read) return read;
   if (!is_wanted) return {};
   if (start > 0) return unsupported_field("logprob_start_len", "it can only be -1 or 0");
+  SamplingParams& sampling = request.fields.sampling;
   sampling.logprobs = num_top;
   if (start == 0) sampling.prompt_logprobs = num_top;
   return {};
@@ -184,11 +196,13 @@ Result<GenerationRequest> read_native_request(
   if (auto read = read_generation_fields(outer, context.text.tokenizer, request.fields); !read) {
     return read.error();
   }
-  if (auto read = read_sampling(*object, context, request); !read) return read.error();
-  if (auto read = read_logprobs(*object, request.fields.sampling); !read) return read.error();
   if (auto read = read_prompt_field(fields, context, request); !read) return read.error();
   if (auto checked = check_request(request, context); !checked) {
     return renamed_range_error(checked.error());
+  if (auto read = read_sampling(*object, context, request); !read) return read.error();
+  if (auto read = read_logprobs(*object, request); !read) return read.error();
+  // Several choices are answered with a list too.
+  if (request.fields.sampling.n > 1) request.is_prompt_list = true;
   }
   return request;
 }
