@@ -9,6 +9,7 @@
 #include "server/api_keys.h"
 #include "server/api_state.h"
 #include "server/protocol/api_error.h"
+#include "server/refusal_log.h"
 #include "server/routes.h"
 
 namespace millrace {
@@ -19,40 +20,49 @@ constexpr std::chrono::seconds kLastBytesTimeout{2};
 // How often the end of a drain is looked for: nobody waits for it but the process itself.
 constexpr std::chrono::milliseconds kDrainPollInterval{10};
 
-http::Response refuse_key() {
-  ApiError error{
+ApiError wrong_key() {
+  return {
       .status = 401,
       .type = "invalid_request_error",
       .code = "invalid_api_key",
       .param = std::nullopt,
       .message = "the API key is missing or wrong: send 'Authorization: Bearer KEY'",
   };
-  http::Response response = to_response(error);
-  response.headers.push_back({"WWW-Authenticate", "Bearer"});
-  return response;
 }
 
-http::Response refuse_phase(ServerPhase phase) {
+ApiError not_serving(ServerPhase phase) {
   const bool is_starting = phase == ServerPhase::kStarting;
-  ApiError error{
+  return {
       .status = 503,
       .type = "server_error",
       .code = is_starting ? "server_starting" : "server_stopping",
       .param = std::nullopt,
       .message = is_starting ? "the model is still loading" : "the server is shutting down",
   };
-  return to_response(error);
 }
 
 // Who may use a route, and when. Public routes are those that tell of the server itself.
-std::optional<http::Response> guard(
+std::optional<ApiError> refusal_of(
     const ApiState& state, const http::Request& request, const http::Route& route
 ) {
   if (route.is_public) return std::nullopt;
-  if (!state.keys().admit(request.header("authorization").value_or(""))) return refuse_key();
+  if (!state.keys().admit(request.header("authorization").value_or(""))) return wrong_key();
   const ServerPhase phase = state.phase();
-  if (phase != ServerPhase::kServing) return refuse_phase(phase);
+  if (phase != ServerPhase::kServing) return not_serving(phase);
   return std::nullopt;
+}
+
+std::optional<http::Response> guard(
+    const ApiState& state, const http::Request& request, const http::Route& route
+) {
+  const std::optional<ApiError> refusal = refusal_of(state, request, route);
+  if (!refusal) return std::nullopt;
+  const Serving* serving = state.serving();
+  const bool is_logged = serving != nullptr && serving->logs_requests && generates(route);
+  if (is_logged) log_refusal(serving->log, request, *refusal);
+  http::Response response = to_response(*refusal);
+  if (refusal->status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
+  return response;
 }
 
 }  // namespace

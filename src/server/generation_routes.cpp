@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
@@ -136,18 +139,29 @@ void abort(ApiState& state, const ExchangePtr& exchange) {
   exchange->respond(http::json_response(200, "{\"success\":true}"));
 }
 
+struct Endpoint {
+  std::string_view pattern;
+  RequestReader read;
+};
+
+constexpr Endpoint kEndpoints[] = {
+    {"/v1/completions", read_completion_request},
+    {"/v1/chat/completions", read_chat_request},
+    {"/generate", read_native_request},
+};
+
 }  // namespace
 
+bool generates(const http::Route& route) {
+  return std::ranges::find(kEndpoints, route.pattern, &Endpoint::pattern) != std::end(kEndpoints);
+}
+
 Result<void> add_generation_routes(http::Router& router, ApiState& state) {
-  const std::pair<const char*, RequestReader> readers[] = {
-      {"/v1/completions", read_completion_request},
-      {"/v1/chat/completions", read_chat_request},
-      {"/generate", read_native_request},
-  };
-  for (const auto& [pattern, read] : readers) {
-    const auto handler = [&state, read = read](const ExchangePtr& exchange) {
+  for (const Endpoint& endpoint : kEndpoints) {
+    const auto handler = [&state, read = endpoint.read](const ExchangePtr& exchange) {
       generate(state, exchange, read);
     };
+    const std::string pattern(endpoint.pattern);
     if (auto added = router.add({.method = "POST", .pattern = pattern, .handler = handler});
         !added) {
       return added;

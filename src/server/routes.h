@@ -16,6 +16,9 @@ Error overloaded();
 // /v1/completions, /v1/chat/completions, /generate, /abort_request.
 Result<void> add_generation_routes(http::Router& router, ApiState& state);
 
+// Whether calls of this route generate: the log tells of each (--enable-log-requests).
+bool generates(const http::Route& route);
+
 // /tokenize, /detokenize.
 Result<void> add_text_routes(http::Router& router, ApiState& state);
 

@@ -195,6 +195,17 @@ class LogLines(unittest.TestCase):
                                          what="the refusal's line")[0])
             self.assertEqual((line["status"], line["outcome"]), (415, "refused"))
 
+    def test_a_wrong_key_has_a_line_where_calls_have_one(self):
+        with Server("--enable-log-requests", "--log-format", "json", "--api-key", KEY) as server:
+            for mark, path in (("not-a-call", "/tokenize"), ("a-call", "/generate")):
+                response = server.request("POST", path, {}, {"X-Request-Id": mark})
+                self.assertEqual(response.status, 401)
+            found = eventually(lambda: [line for line in server.lines if '"a-call"' in line], what="the refusal's line")
+            fields = json.loads(found[0])
+            self.assertEqual((fields["outcome"], fields["status"], fields["code"], fields["path"]),
+                             ("refused", 401, "invalid_api_key", "/generate"))
+            self.assertFalse([line for line in server.lines if "not-a-call" in line])
+
     def test_refused_requests_have_no_line_unless_asked_for(self):
         with Server("--log-format", "json") as server:
             response = server.request("POST", "/v1/completions", {"model": "none-such"}, {"X-Request-Id": "quiet-1"})
