@@ -12,6 +12,7 @@
 #include "base/error_reason.h"
 #include "engine/admission.h"
 #include "server/prompt.h"
+#include "server/protocol/openai_fields.h"
 
 namespace millrace {
 namespace {
@@ -20,16 +21,9 @@ namespace {
 // they are, and megabytes of text are not tokenized for nothing.
 constexpr size_t kCountedContexts = 4;
 
-// Where the prompts stand: a field of the JSON.
-std::string field_of(const GenerationRequest& request) {
-  if (request.api == Api::kChat) return "messages";
-  if (request.api == Api::kCompletions) return "prompt";
-  return std::holds_alternative<std::string>(request.prompts.front()) ? "text" : "input_ids";
-}
-
 // The JSON path of a prompt.
 std::string path_of(const GenerationRequest& request, size_t index) {
-  const std::string field = field_of(request);
+  const std::string field(prompt_field(request));
   return request.prompts.size() > 1 ? fmt::format("{}[{}]", field, index) : field;
 }
 
@@ -188,7 +182,7 @@ Result<std::vector<EngineRequest>> build_engine_requests(
     built.push_back(engine_request_of(request, *std::move(prompt), *max_tokens, arrival));
   }
   if (built.size() > 1) {
-    const Result<void> checked = check_together(built, limits, field_of(request));
+    const Result<void> checked = check_together(built, limits, std::string(prompt_field(request)));
     if (!checked) return checked.error();
   }
   // They may be megabytes.

@@ -308,6 +308,13 @@ TEST(RequestFields, LogprobsSwitchesAndExtras) {
        400,
        "unsupported_parameter",
        "stream_options.include_obfuscation"},
+      {"C39",
+       kC,
+       R"("stream": true, "stream_options": {"continuous_usage_stats": true})",
+       400,
+       "invalid_value",
+       "stream_options.continuous_usage_stats"},
+      {"C39", kC, R"("stream": true, "stream_options": {"continuous_usage_stats": false})"},
       {"C40", kC, R"("user": 5)", 400, "invalid_type", "user"},
       {"C40",
        kC,
@@ -564,11 +571,19 @@ TEST(CompletionRequest, MayEchoAlone) {
   EXPECT_FALSE(request.fields.sampling.prompt_logprobs);
 }
 
-TEST(CompletionRequest, UsageOfEveryChunkNeedsUsage) {
-  const GenerationRequest request =
-      read(R"({"prompt": "x", "stream": true, "stream_options": {"continuous_usage_stats": true}})"
-      );
-  EXPECT_FALSE(request.include_usage || request.continuous_usage_stats);
+// It said "n" of a request that had stated none.
+TEST(CompletionRequest, TooManyChoicesAreThoseOfPromptsOrOfN) {
+  SmallServer server;
+  server.limits.max_num_live_seqs = 8;
+  const auto where = [&](size_t num_prompts, int n) {
+    const std::string body =
+        fmt::format(R"({{"prompt": {}, "n": {}}})", list_of(num_prompts, R"("x")"), n);
+    const Result<GenerationRequest> request = read_completion_request(body, server.context);
+    return request ? "" : request.error().where;
+  };
+  EXPECT_EQ(where(8, 1), "");
+  EXPECT_EQ(where(9, 1), "prompt");
+  EXPECT_EQ(where(3, 3), "n");
 }
 
 TEST(CompletionRequest, TruncatesToWhatLeavesRoom) {

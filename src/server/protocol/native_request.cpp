@@ -165,7 +165,9 @@ Error renamed_range_error(Error error) {
     error.where = "top_logprobs_num";
     return error;
   }
-  return error.where == "priority" ? error : in_native_words(std::move(error));
+  const bool is_outer =
+      error.where == "priority" || error.where == "text" || error.where == "input_ids";
+  return is_outer ? error : in_native_words(std::move(error));
 }
 
 }  // namespace
@@ -197,12 +199,12 @@ Result<GenerationRequest> read_native_request(
     return read.error();
   }
   if (auto read = read_prompt_field(fields, context, request); !read) return read.error();
-  if (auto checked = check_request(request, context); !checked) {
-    return renamed_range_error(checked.error());
   if (auto read = read_sampling(*object, context, request); !read) return read.error();
   if (auto read = read_logprobs(*object, request); !read) return read.error();
   // Several choices are answered with a list too.
   if (request.fields.sampling.n > 1) request.is_prompt_list = true;
+  if (auto checked = check_request(request, context); !checked) {
+    return renamed_range_error(checked.error());
   }
   return request;
 }

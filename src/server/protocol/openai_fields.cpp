@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "base/error_reason.h"
@@ -28,8 +29,12 @@ void read_stream_options(RequestFields& fields, GenerationRequest& request) {
     if (!is_known) return fields.refuse(unknown_field(options.path_of(key)));
   }
   request.include_usage = options.boolean("include_usage").value_or(false);
-  request.continuous_usage_stats =
-      options.boolean("continuous_usage_stats").value_or(false) && request.include_usage;
+  request.continuous_usage_stats = options.boolean("continuous_usage_stats").value_or(false);
+  if (request.continuous_usage_stats && !request.include_usage) {
+    options.refuse(wrong_value(
+        "stream_options.continuous_usage_stats", "left out or false without include_usage"
+    ));
+  }
   if (options.boolean("include_obfuscation").value_or(false)) {
     options.refuse(unsupported_field("stream_options.include_obfuscation"));
   }
@@ -113,6 +118,12 @@ Result<void> read_truncation(
   return fields.result();
 }
 
+std::string_view prompt_field(const GenerationRequest& request) {
+  if (request.api == Api::kChat) return "messages";
+  if (request.api == Api::kCompletions) return "prompt";
+  return std::holds_alternative<std::string>(request.prompts.front()) ? "text" : "input_ids";
+}
+
 Result<void> check_request(const GenerationRequest& request, const RequestContext& context) {
   const SamplingLimits limits{
       .vocab_size = context.limits.vocab_size,
@@ -128,6 +139,8 @@ Result<void> check_request(const GenerationRequest& request, const RequestContex
   const int64_t num_choices =
       static_cast<int64_t>(request.prompts.size()) * request.fields.sampling.n;
   if (num_choices > context.limits.max_num_live_seqs) {
+    const bool are_prompts_too_many =
+        std::ssize(request.prompts) > context.limits.max_num_live_seqs;
     return invalid_argument(
         fmt::format(
             "{} prompts with n = {} make {} choices, and the server holds at most {}",
@@ -136,8 +149,8 @@ Result<void> check_request(const GenerationRequest& request, const RequestContex
             num_choices,
             context.limits.max_num_live_seqs
         ),
-        "n",
-        error_reason::kIntegerAboveMax
+        std::string(are_prompts_too_many ? prompt_field(request) : "n"),
+        are_prompts_too_many ? error_reason::kArrayAboveMax : error_reason::kIntegerAboveMax
     );
   }
   return {};

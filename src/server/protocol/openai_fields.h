@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -30,6 +31,10 @@ Result<void> read_truncation(
     int32_t num_output_tokens,
     GenerationRequest& request
 );
+
+// The field that holds the prompts, as the API names it: "prompt", "messages", "text" or
+// "input_ids".
+std::string_view prompt_field(const GenerationRequest& request);
 
 // What can only be judged of the whole request: ranges, priority, the number of choices.
 Result<void> check_request(const GenerationRequest& request, const RequestContext& context);
