@@ -34,7 +34,7 @@ def begin_stream(server, **fields):
 
 class Stopping(unittest.TestCase):
     def test_a_drain_lets_streams_finish_and_takes_nothing_new(self):
-        with Server("--shutdown-timeout", 30) as server:
+        with Server("--shutdown-timeout", 30, "--enable-log-requests") as server:
             expected = text_of(server.complete(max_tokens=1500, stream=True).events())
             peer, first, events = begin_stream(server, max_tokens=1500)
             waiting = server.peer()
@@ -49,6 +49,8 @@ class Stopping(unittest.TestCase):
             self.assertEqual(refused.status, 503, refused)
             self.assertIn("retry-after", refused.headers)
             self.assertEqual(refused.error()["type"], "server_error")
+            eventually(lambda: [line for line in server.lines if "code=server_stopping" in line],
+                       what="the refusal's line")
             self.assertEqual(text_of(first + list(events)), expected)
             whole = waiting.read_response()
             self.assertEqual((whole.status, whole.json()["choices"][0]["text"]), (200, expected[0]))
