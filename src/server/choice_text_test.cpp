@@ -125,6 +125,8 @@ TEST(ChoiceText, OffsetsAreThoseOfWhatTheDecoderShows) {
   const Placed bytes = place(*tokenizer, {}, {}, {3, 3, 3, 1});
   EXPECT_EQ(bytes.text, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD Once");
   EXPECT_EQ(bytes.offsets, (Offsets{0, 1, 2, 3}));
+  const Placed cut = place(*tokenizer, {}, {}, {4, 4, 5, 1});  // no UTF-8 from the second on
+  EXPECT_EQ(cut.offsets, (Offsets{0, 0, 2, 3}));
   const Placed characters = place(*tokenizer, {.continues_prompt = true}, {1}, {4, 5, 4, 5, 2});
   EXPECT_EQ(characters.text, "\xC3\xA9\xC3\xA9 upon");
   EXPECT_EQ(characters.offsets, (Offsets{0, 0, 1, 1, 2}));

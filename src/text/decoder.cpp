@@ -56,18 +56,6 @@ bool fuses(const DecoderStep& step) {
   return std::holds_alternative<DecodeFuse>(step) || std::holds_alternative<DecodeByteLevel>(step);
 }
 
-// Of a run of bytes whose end is not there yet (flush_byte_run()).
-size_t num_characters_of_run(std::string_view run) {
-  size_t num_characters = 0;
-  for (std::string_view rest = run; !rest.empty(); ++num_characters) {
-    const Utf8Sequence sequence = next_utf8_sequence(rest);
-    if (sequence.kind == Utf8Sequence::Kind::kInvalid) return run.size();
-    if (sequence.kind == Utf8Sequence::Kind::kIncomplete) break;
-    rest.remove_prefix(sequence.num_bytes);
-  }
-  return num_characters;
-}
-
 // The longest proper prefix of `pattern` that `text` ends with.
 size_t partial_match_size(std::string_view text, std::string_view pattern) {
   size_t size = std::min(text.size(), pattern.size() - 1);
@@ -125,16 +113,22 @@ bool DecodeStream::is_settled() const {
   return true;
 }
 
+void DecodeStream::CharacterCount::go_on(std::string_view text) {
+  while (is_utf8 && num_bytes < text.size()) {
+    const Utf8Sequence sequence = next_utf8_sequence(text.substr(num_bytes));
+    if (sequence.kind == Utf8Sequence::Kind::kIncomplete) return;
+    is_utf8 = sequence.kind == Utf8Sequence::Kind::kComplete;
+    num_bytes += sequence.num_bytes;
+    ++num_characters;
+  }
+}
+
+// A run of bytes that are no UTF-8 becomes a character each (flush_byte_run()).
 size_t DecodeStream::num_characters_held() const {
-  size_t num_characters = num_code_points(output_);
-  for (size_t step = 0; step < states_.size(); ++step) {
-    const DecoderStep& kind = decoder_->steps()[step];
-    const std::string& held = states_[step].held;
-    if (step > fuser_) {
-      num_characters += num_code_points(held);
-    } else if (std::holds_alternative<DecodeByteFallback>(kind)) {
-      num_characters += num_characters_of_run(held);
-    }
+  size_t num_characters = 0;
+  for (const StepState& state : states_) {
+    const CharacterCount& count = state.held_count;
+    num_characters += count.is_utf8 ? count.num_characters : state.held.size();
   }
   return num_characters;
 }
@@ -164,6 +158,7 @@ void DecodeStream::feed_token(size_t step, std::string_view token) {
   } else if (std::holds_alternative<DecodeByteFallback>(kind)) {
     if (const std::optional<char> byte = fallback_byte(token)) {
       state.held.push_back(*byte);
+      state.held_count.go_on(state.held);
       return;
     }
     flush_byte_run(step);
@@ -187,6 +182,7 @@ void DecodeStream::feed_token(size_t step, std::string_view token) {
 // has to be known before any of it is.
 void DecodeStream::flush_byte_run(size_t step) {
   const std::string run = std::exchange(states_[step].held, {});
+  states_[step].held_count = {};
   if (run.empty()) return;
   if (is_valid_utf8(run)) return feed_token(step + 1, run);
   for (size_t i = 0; i < run.size(); ++i) feed_token(step + 1, kReplacementCharacter);
@@ -222,7 +218,14 @@ void DecodeStream::feed_text(size_t step, std::string_view text) {
     replace_text(step, *replace, text);
   } else {
     states_[step].held.append(text);
+    states_[step].held_count.go_on(states_[step].held);
   }
+}
+
+// What is held there is short.
+void DecodeStream::recount(StepState& state) {
+  state.held_count = {};
+  state.held_count.go_on(state.held);
 }
 
 void DecodeStream::strip_text(size_t step, const DecodeStrip& strip, std::string_view text) {
@@ -241,6 +244,7 @@ void DecodeStream::strip_text(size_t step, const DecodeStrip& strip, std::string
   const std::string_view kept = strip_token({strip.content, 0, strip.num_stop}, state.held);
   const std::string released(kept);
   state.held.erase(0, released.size());
+  recount(state);
   if (!released.empty()) feed_text(step + 1, released);
 }
 
@@ -259,6 +263,7 @@ void DecodeStream::replace_text(size_t step, const DecodeReplace& replace, std::
   const size_t num_waiting = partial_match_size(rest, pattern);
   out.append(rest.substr(0, rest.size() - num_waiting));
   held.erase(0, held.size() - num_waiting);
+  recount(states_[step]);
   if (!out.empty()) feed_text(step + 1, out);
 }
 
