@@ -345,7 +345,7 @@ class BadInputTest(BenchTest):
             run = subprocess.Popen([BINARY, "bench", "capacity", "--base-url", mock.url, *SHORT, "--by", "concurrency",
                                     "--goodput", "ttft:1e6", "--seconds", "900"], cwd=self.folder, env=ENVIRONMENT,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            mock.wait_for_answers(30)
+            mock.wait_for(30)
             run.send_signal(signal.SIGINT)
             out, err = run.communicate(timeout=PATIENCE_S)
         self.assertEqual(run.returncode, 130, err)
