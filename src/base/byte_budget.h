@@ -36,11 +36,6 @@ class BytesHeld {
   explicit BytesHeld(ByteBudget* budget) : budget_(budget) {}
   BytesHeld(BytesHeld&& other) noexcept
       : budget_(other.budget_), num_bytes_(std::exchange(other.num_bytes_, 0)) {}
-  BytesHeld& operator=(BytesHeld&& other) noexcept {
-    std::swap(budget_, other.budget_);
-    std::swap(num_bytes_, other.num_bytes_);
-    return *this;
-  }
   ~BytesHeld() { release(); }
 
   // Holds `num_bytes` in all, if that is more than before. False: the budget has no more; what was

@@ -47,7 +47,7 @@ class ChoiceText {
   // Where the next token will stand in the choice's text (with the prompt's, where it is echoed),
   // in characters; a token that begins within a character stands where that does. Counted before
   // stop strings are cut off. REQUIRES: logprobs were asked for, finish() has not been called.
-  int64_t text_offset() const {
+  int64_t text_offset() {
     return num_characters_ + static_cast<int64_t>(detokenizer_.num_characters_held());
   }
 

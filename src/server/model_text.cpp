@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <span>
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
@@ -31,16 +32,14 @@ Result<Tokenizer> placeholder_tokenizer(int64_t vocab_size) {
 Result<Tokenizer> load_tokenizer(
     const std::string& path,
     const std::optional<GgufVocabulary>& vocabulary,
+    std::span<const ListedToken> listed,
     std::optional<int64_t> dummy_vocab_size
 ) {
   if (vocabulary) return Tokenizer::from_gguf_vocabulary(*vocabulary);
   const bool is_gguf = path.ends_with(".gguf");
   if (fs::is_regular_file(path) && !is_gguf) return Tokenizer::from_file(path);
   const fs::path file = fs::path(path) / "tokenizer.json";
-  if (fs::exists(file)) {
-    const Result<std::vector<ListedToken>> listed = load_listed_tokens(path);
-    return listed ? Tokenizer::from_file(file.string(), *listed) : listed.error();
-  }
+  if (fs::exists(file)) return Tokenizer::from_file(file.string(), listed);
   if (dummy_vocab_size) return placeholder_tokenizer(*dummy_vocab_size);
   const char* const missing = is_gguf ? "tokenizer.ggml.tokens" : "tokenizer.json";
   return not_found(
@@ -82,7 +81,7 @@ Result<std::optional<ChatTemplate>> load_template(
   if (is_gguf && source) return parse(*source);
   const std::string folder = options.tokenizer.value_or(options.model);
   if (is_gguf || !fs::is_directory(folder)) return std::optional<ChatTemplate>();
-  return load_chat_template(folder);
+  return load_chat_template(folder, tokens);
 }
 
 // `vocabulary` and `template_source`: of a GGUF file, which carries both in its metadata.
@@ -93,15 +92,17 @@ Result<ModelText> load_parts(
     std::optional<int64_t> dummy_vocab_size
 ) {
   const std::string place = options.tokenizer.value_or(options.model);
-  Result<Tokenizer> tokenizer = load_tokenizer(place, vocabulary, dummy_vocab_size);
-  if (!tokenizer) return tokenizer.error();
-  const Result<SpecialTokens> tokens =
-      vocabulary ? special_tokens_of(*vocabulary) : load_special_tokens(place);
+  const Result<FolderTokens> tokens =
+      vocabulary ? FolderTokens{.special = special_tokens_of(*vocabulary), .listed = {}}
+                 : load_folder_tokens(place);
   if (!tokens) return tokens.error();
+  Result<Tokenizer> tokenizer = load_tokenizer(place, vocabulary, tokens->listed, dummy_vocab_size);
+  if (!tokenizer) return tokenizer.error();
+  const SpecialTokens& special = tokens->special;
   Result<std::optional<ChatTemplate>> chat_template =
-      load_template(options, vocabulary.has_value(), template_source, *tokens);
+      load_template(options, vocabulary.has_value(), template_source, special);
   if (!chat_template) return chat_template.error();
-  const std::optional<TokenId> eos = tokens->eos ? tokenizer->token_id(*tokens->eos) : std::nullopt;
+  const std::optional<TokenId> eos = special.eos ? tokenizer->token_id(*special.eos) : std::nullopt;
   return ModelText{
       .tokenizer = *std::move(tokenizer),
       .chat_template = *std::move(chat_template),

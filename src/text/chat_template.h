@@ -86,11 +86,13 @@ class ChatTemplate {
 // The chat template of a model's folder, as Hugging Face's tokenizers find it: chat_template.jinja
 // and additional_chat_templates/NAME.jinja; without these, "chat_template" of tokenizer_config.json
 // (a string, or a list of {name, template}); then chat_template.json. With `name`, only the
-// template of that name. Without any template: none.
+// template of that name. Without any template: none. `tokens`: those that it can name
+// (load_folder_tokens).
 //
 // kNotFound: there are templates, and none of that name.
 Result<std::optional<ChatTemplate>> load_chat_template(
     const std::string& model_dir,
+    SpecialTokens tokens,
     const std::optional<std::string>& name = std::nullopt,
     const jinja::Limits& limits = {}
 );

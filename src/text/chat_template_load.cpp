@@ -67,11 +67,10 @@ Result<Sources> templates_of(const json::object& config, const std::string& path
 
 Result<std::optional<ChatTemplate>> load_chat_template(
     const std::string& model_dir,
+    SpecialTokens tokens,
     const std::optional<std::string>& name,
     const jinja::Limits& limits
 ) {
-  Result<SpecialTokens> tokens = load_special_tokens(model_dir);
-  if (!tokens) return tokens.error();
   Result<Sources> sources = read_jinja_files(model_dir, limits);
   for (const char* const file : {"/tokenizer_config.json", "/chat_template.json"}) {
     if (!sources || !sources->empty()) break;
@@ -91,7 +90,7 @@ Result<std::optional<ChatTemplate>> load_chat_template(
     }
     sources = Sources{{*found}};
   }
-  Result<ChatTemplate> parsed = ChatTemplate::parse_named(*sources, std::move(*tokens), limits);
+  Result<ChatTemplate> parsed = ChatTemplate::parse_named(*sources, std::move(tokens), limits);
   if (!parsed) return parsed.error();
   return std::optional(std::move(*parsed));
 }

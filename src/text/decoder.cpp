@@ -124,10 +124,11 @@ void DecodeStream::CharacterCount::go_on(std::string_view text) {
 }
 
 // A run of bytes that are no UTF-8 becomes a character each (flush_byte_run()).
-size_t DecodeStream::num_characters_held() const {
+size_t DecodeStream::num_characters_held() {
   size_t num_characters = 0;
-  for (const StepState& state : states_) {
-    const CharacterCount& count = state.held_count;
+  for (StepState& state : states_) {
+    CharacterCount& count = state.held_count;
+    count.go_on(state.held);
     num_characters += count.is_utf8 ? count.num_characters : state.held.size();
   }
   return num_characters;
@@ -158,7 +159,6 @@ void DecodeStream::feed_token(size_t step, std::string_view token) {
   } else if (std::holds_alternative<DecodeByteFallback>(kind)) {
     if (const std::optional<char> byte = fallback_byte(token)) {
       state.held.push_back(*byte);
-      state.held_count.go_on(state.held);
       return;
     }
     flush_byte_run(step);
@@ -218,14 +218,7 @@ void DecodeStream::feed_text(size_t step, std::string_view text) {
     replace_text(step, *replace, text);
   } else {
     states_[step].held.append(text);
-    states_[step].held_count.go_on(states_[step].held);
   }
-}
-
-// What is held there is short.
-void DecodeStream::recount(StepState& state) {
-  state.held_count = {};
-  state.held_count.go_on(state.held);
 }
 
 void DecodeStream::strip_text(size_t step, const DecodeStrip& strip, std::string_view text) {
@@ -244,7 +237,7 @@ void DecodeStream::strip_text(size_t step, const DecodeStrip& strip, std::string
   const std::string_view kept = strip_token({strip.content, 0, strip.num_stop}, state.held);
   const std::string released(kept);
   state.held.erase(0, released.size());
-  recount(state);
+  state.held_count = {};
   if (!released.empty()) feed_text(step + 1, released);
 }
 
@@ -263,7 +256,7 @@ void DecodeStream::replace_text(size_t step, const DecodeReplace& replace, std::
   const size_t num_waiting = partial_match_size(rest, pattern);
   out.append(rest.substr(0, rest.size() - num_waiting));
   held.erase(0, held.size() - num_waiting);
-  recount(states_[step]);
+  states_[step].held_count = {};
   if (!out.empty()) feed_text(step + 1, out);
 }
 

@@ -77,9 +77,9 @@ class DecodeStream {
   bool is_settled() const;
 
   // How many characters of the text stand between what take() gave and the next token, as far as
-  // the tokens so far tell: an incomplete character is none yet. Constant time.
-  // REQUIRES: take() has been called since the last push().
-  size_t num_characters_held() const;
+  // the tokens so far tell: an incomplete character is none yet. Each byte that is held is looked
+  // at once, however often this is called. REQUIRES: take() has been called since the last push().
+  size_t num_characters_held();
 
  private:
   // Of a text that grows at its end; each byte is looked at once.
@@ -94,11 +94,10 @@ class DecodeStream {
   struct StepState {
     bool is_first = true;  // no token has come yet; only some kinds of step care
     size_t num_stripped = 0;
-    std::string held;  // what cannot be passed on yet
-    CharacterCount held_count;
+    std::string held;           // what cannot be passed on yet
+    CharacterCount held_count;  // as far as was asked for
   };
 
-  static void recount(StepState& state);
   bool cares_for_first(size_t step) const;
   void feed_token(size_t step, std::string_view token);
   void feed_text(size_t step, std::string_view text);

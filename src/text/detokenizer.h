@@ -39,7 +39,7 @@ class IncrementalDetokenizer {
 
   // How many characters stand between the text given so far and the next token's own; an incomplete
   // one is none, so that a token within a character stands where that does.
-  size_t num_characters_held() const { return stream_.num_characters_held(); }
+  size_t num_characters_held() { return stream_.num_characters_held(); }
 
  private:
   std::string_view take() {

@@ -134,6 +134,39 @@ Result<void> append_added_tokens(
   return {};
 }
 
+Result<SpecialTokens> read_special_tokens(const FolderFiles& files) {
+  SpecialTokens tokens;
+  const std::pair<const char*, std::optional<std::string>*> places[] = {
+      {"bos_token", &tokens.bos},
+      {"eos_token", &tokens.eos},
+      {"unk_token", &tokens.unk},
+      {"pad_token", &tokens.pad},
+  };
+  for (const auto& [name, place] : places) {
+    std::optional<JsonNode> node = files.config.member(name);
+    if (!node) node = files.special.member(name);
+    if (!node) continue;
+    Result<AddedToken> token = read_special_token(*node);
+    if (!token) return token.error();
+    *place = std::move(token->content);
+  }
+  return tokens;
+}
+
+Result<std::vector<ListedToken>> read_listed_tokens(const FolderFiles& files) {
+  // Who writes this writes all tokens there: the other files are older.
+  const std::optional<JsonNode> decoder = files.config.member("added_tokens_decoder");
+  std::vector<ListedToken> special;
+  Result<void> done = append_special_tokens(files.config, special);
+  if (done && !decoder) done = append_special_tokens(files.special, special);
+  std::vector<ListedToken> listed;
+  if (done && decoder) done = append_decoder(files.config, *decoder, listed);
+  if (done && !decoder) done = append_added_tokens(files.added, special, listed);
+  if (!done) return done.error();
+  listed.insert(listed.end(), special.begin(), special.end());
+  return listed;
+}
+
 }  // namespace
 
 Result<json::object> read_folder_object(const std::string& path) {
@@ -147,41 +180,14 @@ Result<json::object> read_folder_object(const std::string& path) {
   return std::move(value->get_object());
 }
 
-Result<SpecialTokens> load_special_tokens(const std::string& model_dir) {
+Result<FolderTokens> load_folder_tokens(const std::string& model_dir) {
   const Result<FolderFiles> files = read_files(model_dir);
   if (!files) return files.error();
-  SpecialTokens tokens;
-  const std::pair<const char*, std::optional<std::string>*> places[] = {
-      {"bos_token", &tokens.bos},
-      {"eos_token", &tokens.eos},
-      {"unk_token", &tokens.unk},
-      {"pad_token", &tokens.pad},
-  };
-  for (const auto& [name, place] : places) {
-    std::optional<JsonNode> node = files->config.member(name);
-    if (!node) node = files->special.member(name);
-    if (!node) continue;
-    Result<AddedToken> token = read_special_token(*node);
-    if (!token) return token.error();
-    *place = std::move(token->content);
-  }
-  return tokens;
-}
-
-Result<std::vector<ListedToken>> load_listed_tokens(const std::string& model_dir) {
-  const Result<FolderFiles> files = read_files(model_dir);
-  if (!files) return files.error();
-  // Who writes this writes all tokens there: the other files are older.
-  const std::optional<JsonNode> decoder = files->config.member("added_tokens_decoder");
-  std::vector<ListedToken> special;
-  Result<void> done = append_special_tokens(files->config, special);
-  if (done && !decoder) done = append_special_tokens(files->special, special);
-  std::vector<ListedToken> listed;
-  if (done && decoder) done = append_decoder(files->config, *decoder, listed);
-  if (done && !decoder) done = append_added_tokens(files->added, special, listed);
-  if (!done) return done.error();
-  listed.insert(listed.end(), special.begin(), special.end());
-  return listed;
+  Result<SpecialTokens> special = read_special_tokens(*files);
+  if (!special) return special.error();
+  Result<std::vector<ListedToken>> listed = read_listed_tokens(*files);
+  if (!listed) return listed.error();
+  return FolderTokens{.special = *std::move(special), .listed = *std::move(listed)};
 }
 
 }  // namespace millrace

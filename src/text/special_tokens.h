@@ -28,13 +28,17 @@ struct ListedToken {
   std::string file;           // of the folder
 };
 
-// Those of tokenizer_config.json, else of special_tokens_map.json, each a string or
-// {"content": ...}; none without the files.
-Result<SpecialTokens> load_special_tokens(const std::string& model_dir);
+struct FolderTokens {
+  // Those of tokenizer_config.json, else of special_tokens_map.json, each a string or
+  // {"content": ...}.
+  SpecialTokens special;
+  // `added_tokens_decoder` of tokenizer_config.json, or else added_tokens.json; then special
+  // tokens.
+  std::vector<ListedToken> listed;
+};
 
-// `added_tokens_decoder` of tokenizer_config.json, or else added_tokens.json; then special tokens.
-// Empty without the files. An error names the file and the place in it.
-Result<std::vector<ListedToken>> load_listed_tokens(const std::string& model_dir);
+// None without the files. An error names the file and the place in it.
+Result<FolderTokens> load_folder_tokens(const std::string& model_dir);
 
 // A JSON file of a model's folder; empty without the file.
 Result<json::object> read_folder_object(const std::string& path);

@@ -22,9 +22,9 @@ constexpr std::string_view kTokenizer = R"({
 class SpecialTokensTest : public testing::Test {
  protected:
   Result<Tokenizer> tokenizer() const {
-    const Result<std::vector<ListedToken>> listed = load_listed_tokens(folder_.path());
-    if (!listed) return listed.error();
-    return Tokenizer::from_json(kTokenizer, *listed);
+    const Result<FolderTokens> tokens = load_folder_tokens(folder_.path());
+    if (!tokens) return tokens.error();
+    return Tokenizer::from_json(kTokenizer, tokens->listed);
   }
   std::vector<TokenId> encode(std::string_view text) const {
     const Result<Tokenizer> made = tokenizer();
@@ -40,19 +40,19 @@ class SpecialTokensTest : public testing::Test {
 };
 
 TEST_F(SpecialTokensTest, AreThoseOfTheOlderFileWhereTheNewerHasNone) {
-  EXPECT_EQ(load_special_tokens(folder_.path())->bos, std::nullopt);
+  EXPECT_EQ(load_folder_tokens(folder_.path())->special.bos, std::nullopt);
   folder_.write("special_tokens_map.json", R"({
     "bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": false}, "pad_token": "x"})");
   folder_.write("tokenizer_config.json", R"({"pad_token": "</s>", "bos_token": null})");
-  const Result<SpecialTokens> tokens = load_special_tokens(folder_.path());
+  const Result<FolderTokens> tokens = load_folder_tokens(folder_.path());
   ASSERT_TRUE(tokens) << tokens.error().message;
-  EXPECT_EQ(tokens->bos, "<s>");
-  EXPECT_EQ(tokens->eos, "</s>");
-  EXPECT_EQ(tokens->pad, "</s>");
-  EXPECT_EQ(tokens->unk, std::nullopt);
+  EXPECT_EQ(tokens->special.bos, "<s>");
+  EXPECT_EQ(tokens->special.eos, "</s>");
+  EXPECT_EQ(tokens->special.pad, "</s>");
+  EXPECT_EQ(tokens->special.unk, std::nullopt);
   folder_.write("special_tokens_map.json", R"({"bos_token": 1})");
   EXPECT_EQ(
-      load_special_tokens(folder_.path()).error().message,
+      load_folder_tokens(folder_.path()).error().message,
       "special_tokens_map.json.bos_token is neither a string nor an object with a string "
       "\"content\""
   );

@@ -200,6 +200,13 @@ Result<void> check_flags(const BenchFlags& flags) {
     return invalid_argument("--precision must be above 0 percent", "--precision");
   }
   if (auto checked = check_arrivals(load); !checked) return checked;
+  const bool has_token_goal = output.goals.tpot_ms || output.goals.itl_ms;
+  if (!flags.target.is_streamed && has_token_goal) {
+    return invalid_argument(
+        "--goodput: goals of tpot and itl need streams, and --disable-stream asks for none",
+        "--goodput"
+    );
+  }
   const bool has_own_prompts = !flags.dataset.path.empty();
   if (auto checked = refuse_given(
           {{"--no-nonce", !flags.has_nonce && has_own_prompts}},

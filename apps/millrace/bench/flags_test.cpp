@@ -198,6 +198,15 @@ std::string refused_flag(const std::function<void(BenchFlags&)>& change) {
 
 TEST(BenchFlags, NumbersWithoutSenseAreRefusedBeforeAnythingIsMeasured) {
   EXPECT_EQ(refused_flag([](BenchFlags&) {}), "");
+  const auto whole_answers_with = [](Goals goals) {
+    return refused_flag([&](BenchFlags& flags) {
+      flags.target.is_streamed = false;
+      flags.output.goals = goals;
+    });
+  };
+  EXPECT_EQ(whole_answers_with({.e2e_ms = 1.0}), "");
+  EXPECT_EQ(whole_answers_with({.tpot_ms = 1.0}), "--goodput");
+  EXPECT_EQ(whole_answers_with({.itl_ms = 1.0}), "--goodput");
   EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.num_prompts = 0; }), "--num-prompts");
   EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.num_warmups = -1; }), "--num-warmups");
   EXPECT_EQ(refused_flag([](BenchFlags& f) { f.load.num_warmups = 0; }), "");
